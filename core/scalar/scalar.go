@@ -1,0 +1,70 @@
+// Package scalar is the algebra of scalars: extents, positions and the values
+// that a fusion computes on the host.
+//
+// Its central types are [Table], an append-only interner, and [ID], a dense
+// handle into it. Two expressions that are equal after simplification have the
+// same ID, so equality is ==. Integer expressions carry [Facts]: an interval
+// and a divisor, computed once when the expression is made.
+//
+// Invariants: an expression never changes; IDs are never reused; simplification
+// preserves the value for every assignment of the symbols that satisfies their
+// facts (tested by enumeration), and never assumes that an intermediate sum or
+// product fits unless its interval shows it. A rule that would need the absence
+// of overflow checks the interval first.
+//
+// It knows a closed set of integer operations ([Add] to [Select]); any other
+// operation is opaque to it: a code and operands given by package core, which
+// also folds constants for those.
+package scalar
+
+import "nvfuser_go/core/dtype"
+
+// An ID names an expression of one Table.
+type ID uint32
+
+// None is the absent expression.
+const None = ID(1<<32 - 1)
+
+// An Op is the operation of an expression node. Values from [FirstOpaque] on
+// are opaque codes chosen by package core.
+type Op uint16
+
+const (
+	Const    Op = iota // a value
+	Symbol             // a name that is bound at run time
+	Add                // a + b, wraps
+	Mul                // a * b, wraps
+	FloorDiv           // a / b rounded down; b != 0
+	Mod                // a - b*FloorDiv(a, b)
+	TruncDiv           // a / b rounded to zero, as C does; b != 0
+	Rem                // a - b*TruncDiv(a, b)
+	Min                // the smaller
+	Max                // the larger
+	Lt                 // a < b, a Bool
+	Le                 // a <= b, a Bool
+	Eq                 // a == b, a Bool
+	Select             // b if a, else c
+
+	FirstOpaque Op = 64
+)
+
+// A Value is a number of some dtype. Bool, integer and index values are in I
+// (UInt64 as its bits), floating ones in Re, complex ones in Re and Im.
+type Value struct {
+	Type   dtype.Type
+	I      int64
+	Re, Im float64
+}
+
+// A Tag says what a symbol stands for. Val is a value id of the fusion; Dim is
+// the axis of an extent, or -1 where the symbol is the scalar value itself.
+type Tag struct {
+	Val uint32
+	Dim int32
+}
+
+// Facts is what is known of an integer expression for every legal binding.
+type Facts struct {
+	Lo, Hi  int64 // Lo <= value <= Hi
+	Divisor int64 // value is a multiple of it; 1 = nothing known, 0 = the value is 0
+}
