@@ -14,23 +14,23 @@ package dtype
 type Type uint8
 
 const (
-	Null          Type = iota // no type: "decide from the operands"
-	Bool                      // one byte, 0 or 1
-	Int32                     // two's complement, wraps
-	Int                       // 64-bit two's complement, wraps
-	UInt64                    // 64-bit unsigned, wraps
-	Index                     // an extent or position: 64 bits in memory
-	Half                      // IEEE binary16
-	BFloat16                  // the upper half of a binary32
-	Float                     // IEEE binary32
-	Double                    // IEEE binary64
-	Float8E4M3FN              // 4 exponent bits, 3 of mantissa, no infinity
-	Float8E5M2                // 5 exponent bits, 2 of mantissa, IEEE-like
-	Float8E8M0FNU             // a power of two, no sign, no zero
-	Float4E2M1FN              // 4 bits; named by the API, not held by a CPU
-	Float4E2M1FNx2            // two of them in a byte
-	ComplexFloat              // two Floats
-	ComplexDouble             // two Doubles
+	Null           Type = iota // no type: "decide from the operands"
+	Bool                       // one byte, 0 or 1
+	Int32                      // two's complement, wraps
+	Int                        // 64-bit two's complement, wraps
+	UInt64                     // 64-bit unsigned, wraps
+	Index                      // an extent or position: 64 bits in memory
+	Half                       // IEEE binary16
+	BFloat16                   // the upper half of a binary32
+	Float                      // IEEE binary32
+	Double                     // IEEE binary64
+	Float8E4M3FN               // 4 exponent bits, 3 of mantissa, no infinity
+	Float8E5M2                 // 5 exponent bits, 2 of mantissa, IEEE-like
+	Float8E8M0FNU              // a power of two, no sign, no zero
+	Float4E2M1FN               // 4 bits; named by the API, not held by a CPU
+	Float4E2M1FNx2             // two of them in a byte
+	ComplexFloat               // two Floats
+	ComplexDouble              // two Doubles
 	numTypes
 )
 
@@ -38,12 +38,12 @@ const (
 type Class uint8
 
 const (
-	ClassNone     Class = iota
-	ClassBool           // bool
-	ClassInt            // int64; Int32 wraps after each operation
-	ClassUInt           // uint64
-	ClassFloat          // float64, rounded to the type after each operation
-	ClassComplex        // complex128, its parts rounded after each operation
+	ClassNone    Class = iota
+	ClassBool          // bool
+	ClassInt           // int64; Int32 wraps after each operation
+	ClassUInt          // uint64
+	ClassFloat         // float64, rounded to the type after each operation
+	ClassComplex       // complex128, its parts rounded after each operation
 )
 
 type info struct {
