@@ -1,0 +1,222 @@
+package core
+
+import (
+	"fmt"
+	"math/bits"
+
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// An InputValue is what a run gives for one input of a fusion, in order.
+type InputValue struct {
+	Tensor bool
+	DType  dtype.Type
+	Sizes  []int64      // of a tensor
+	Scalar scalar.Value // of a scalar
+}
+
+// A Binding gives every size and scalar of a fusion its value for one set of
+// inputs. It is used by one goroutine.
+type Binding struct {
+	f      *Fusion
+	inputs []InputValue
+	place  map[ValID]int // input value -> position
+	eval   *scalar.Evaluation
+}
+
+// Bind checks the inputs against the definition and every [Requirement] of the
+// expressions that the outputs need, and returns the binding.
+//
+// Errors: InvalidArgument or InvalidType naming the input by position and name.
+func (f *Fusion) Bind(inputs []InputValue) (*Binding, error) {
+	if len(inputs) != len(f.inputs) {
+		return nil, invalidArgument("execute(): the fusion has %d inputs, got %d%s", len(f.inputs), len(inputs), f.inputList())
+	}
+	b := &Binding{f: f, inputs: inputs, place: make(map[ValID]int, len(inputs))}
+	for i, v := range f.inputs {
+		b.place[v] = i
+		if err := b.checkInput(i, v); err != nil {
+			return nil, err
+		}
+	}
+	b.eval = f.scalars.NewEvaluation(b.symbol, EvalOpaque)
+	for _, id := range f.Order() {
+		if err := b.checkExpr(&f.exprs[id]); err != nil {
+			return nil, err
+		}
+	}
+	return b, b.checkAliases()
+}
+
+func (f *Fusion) inputList() string {
+	s := ": ("
+	for i, v := range f.inputs {
+		if i > 0 {
+			s += ", "
+		}
+		if i == 8 {
+			s += "..."
+			break
+		}
+		s += f.Name(v)
+	}
+	return s + ")"
+}
+
+func (b *Binding) checkInput(i int, v ValID) error {
+	f, in, x := b.f, &b.inputs[i], &b.f.vals[v]
+	name := f.Name(v)
+	switch {
+	case x.Tensor && !in.Tensor:
+		return invalidType("execute(): input %d (%s) must be a tensor, got a scalar", i, name)
+	case !x.Tensor && in.Tensor:
+		return invalidType("execute(): input %d (%s) must be a scalar of %v, got a tensor", i, name, x.DType)
+	case !x.Tensor:
+		if category(in.Scalar.Type) > category(x.DType) {
+			return invalidType("execute(): input %d (%s) is a scalar of %v, got %v %s", i, name, x.DType, in.Scalar.Type, PythonLiteral(in.Scalar))
+		}
+		in.Scalar = ConvertScalar(x.DType, in.Scalar)
+		return nil
+	case in.DType != x.DType:
+		return invalidType("execute(): input %d (%s) has dtype %v, but the definition says %v", i, name, in.DType, x.DType)
+	case len(in.Sizes) != len(x.Domain.Logical):
+		return invalidArgument("execute(): input %d (%s) has %d dimensions, but the definition says %d", i, name, len(in.Sizes), len(x.Domain.Logical))
+	}
+	for d, a := range x.Domain.Logical {
+		want, ok := f.scalars.ConstInt(f.Size(a))
+		if ok && want != in.Sizes[d] {
+			return invalidArgument("execute(): input %d (%s) has size %d in dimension %d, but the definition says %d", i, name, in.Sizes[d], d, want)
+		}
+	}
+	return nil
+}
+
+func (b *Binding) symbol(tag scalar.Tag) (scalar.Value, error) {
+	in := &b.inputs[b.place[ValID(tag.Val)]]
+	if tag.Dim < 0 {
+		return in.Scalar, nil
+	}
+	return scalar.Value{Type: dtype.Index, I: in.Sizes[tag.Dim]}, nil
+}
+
+func (b *Binding) checkExpr(e *Expr) error {
+	for _, r := range e.Requires {
+		v, err := b.Value(r.Cond)
+		if err != nil {
+			return b.located(e, err)
+		}
+		if v.I == 0 {
+			return b.located(e, invalidArgument("%s(): %s%s", e.Op.Name, r.Text, b.show(r.Left, r.Right)))
+		}
+	}
+	for k, v := range e.Out {
+		sizes, err := b.Shape(v)
+		if err != nil {
+			return b.located(e, err)
+		}
+		if err := checkElements(sizes); err != nil {
+			return b.located(e, invalidArgument("%s(): result %d: %v", e.Op.Name, k, err))
+		}
+	}
+	return nil
+}
+
+// checkElements rejects sizes that no tensor has.
+func checkElements(sizes []int64) error {
+	n := uint64(1)
+	for d, s := range sizes {
+		if s < 0 {
+			return fmt.Errorf("dimension %d has size %d; a size is not negative", d, s)
+		}
+		if s == 0 {
+			return nil
+		}
+		hi, lo := bits.Mul64(n, uint64(s))
+		if hi != 0 || lo > maxExtent {
+			return fmt.Errorf("shape %v has more than 2^63-1 elements", sizes)
+		}
+		n = lo
+	}
+	return nil
+}
+
+// located adds the user's line to a mistake that shows only at run time.
+func (b *Binding) located(e *Expr, err error) error {
+	if e.Where.File == "" {
+		return err
+	}
+	return invalidArgument("%v (defined at %v)", err, e.Where)
+}
+
+func (b *Binding) show(left, right scalar.ID) string {
+	text := func(s scalar.ID) string {
+		v, err := b.Value(s)
+		if err != nil {
+			return "?"
+		}
+		return PythonLiteral(v)
+	}
+	switch {
+	case left == scalar.None:
+		return ""
+	case right == scalar.None:
+		return ", got " + text(left)
+	}
+	return ", got " + text(left) + " and " + text(right)
+}
+
+func (b *Binding) checkAliases() error {
+	for _, o := range b.f.outputs {
+		if o.Alias == NoVal {
+			continue
+		}
+		want, err := b.Shape(o.Alias)
+		if err != nil {
+			return err
+		}
+		got, err := b.Shape(o.Val)
+		if err != nil {
+			return err
+		}
+		for d := range want {
+			if want[d] != got[d] {
+				return invalidArgument("execute(): output %s has shape %v, but its alias_input %s has shape %v", b.f.Name(o.Val), got, b.f.Name(o.Alias), want)
+			}
+		}
+	}
+	return nil
+}
+
+// Value returns the value of s. Its error says what is wrong in the user's
+// terms, such as a division by zero.
+func (b *Binding) Value(s scalar.ID) (scalar.Value, error) {
+	v, err := b.eval.Value(s)
+	if err != nil {
+		return v, invalidArgument("%v", err)
+	}
+	return v, nil
+}
+
+// Int returns the value of an integer scalar.
+func (b *Binding) Int(s scalar.ID) (int64, error) {
+	v, err := b.Value(s)
+	return v.I, err
+}
+
+// Shape returns the sizes of tensor v.
+func (b *Binding) Shape(v ValID) ([]int64, error) {
+	ids := b.f.Shape(v)
+	if at, ok := b.place[v]; ok {
+		return b.inputs[at].Sizes, nil
+	}
+	sizes := make([]int64, len(ids))
+	for i, s := range ids {
+		n, err := b.Int(s)
+		if err != nil {
+			return nil, err
+		}
+		sizes[i] = n
+	}
+	return sizes, nil
+}

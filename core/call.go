@@ -1,0 +1,347 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// Call adds op as a caller spelled it: positional and keyword arguments are
+// bound to the first signature that takes them. The results are values of f.
+//
+// Errors: InvalidType if an argument is of the wrong kind or missing,
+// InvalidArgument if its value breaks a rule.
+func (f *Fusion) Call(op *OpInfo, given []Given, keywords []Keyword) ([]ValID, error) {
+	if err := f.checkBuilding(); err != nil {
+		return nil, err
+	}
+	args, err := f.bind(op, given, keywords)
+	if err != nil {
+		return nil, err
+	}
+	return f.Apply(op, args...)
+}
+
+// bind normalises the arguments of a call. With several signatures the error
+// of the one that came furthest is returned.
+func (f *Fusion) bind(op *OpInfo, given []Given, keywords []Keyword) ([]Arg, error) {
+	var best error
+	furthest := -1
+	for i := range op.Signatures {
+		b := binding{f: f, op: op, params: op.Signatures[i].Params}
+		err := b.run(given, keywords)
+		if err == nil {
+			return spread(op, &op.Signatures[i], b.args), nil
+		}
+		if b.progress > furthest {
+			best, furthest = err, b.progress
+		}
+	}
+	return nil, best
+}
+
+// spread moves the arguments of an overload to the places of the same names in
+// the last signature.
+func spread(op *OpInfo, s *Signature, args []Arg) []Arg {
+	params := op.Params()
+	if len(params) == 0 || &params[0] == &s.Params[0] {
+		return args
+	}
+	out := make([]Arg, len(params))
+	for i, p := range s.Params {
+		for k, q := range params {
+			if q.Name == p.Name || q.Name == p.Name+"s" { // dim of one overload is dims of another
+				out[k] = args[i]
+			}
+		}
+	}
+	return out
+}
+
+type binding struct {
+	f        *Fusion
+	op       *OpInfo
+	params   []Param
+	args     []Arg
+	progress int // arguments bound before the error
+}
+
+func (b *binding) run(given []Given, keywords []Keyword) error {
+	positional := 0
+	for _, p := range b.params {
+		if !p.KeyOnly {
+			positional++
+		}
+	}
+	if len(given) > positional {
+		return invalidType("%s() takes at most %d positional arguments, got %d", b.op.Name, positional, len(given))
+	}
+	slots := make([]Given, len(b.params))
+	present := make([]bool, len(b.params))
+	for i := range given {
+		slots[i], present[i] = given[i], true
+	}
+	for _, k := range keywords {
+		i := slices.IndexFunc(b.params, func(p Param) bool { return p.Name == k.Name })
+		switch {
+		case i < 0:
+			return invalidType("%s() has no argument %q; its arguments are %s", b.op.Name, k.Name, b.names())
+		case present[i]:
+			return invalidType("%s() got argument %q twice", b.op.Name, k.Name)
+		}
+		slots[i], present[i] = k.Given, true
+	}
+	b.args = make([]Arg, len(b.params))
+	for i := range b.params {
+		p := &b.params[i]
+		g := slots[i]
+		if !present[i] || g.Kind == GivenNone {
+			if !p.Optional {
+				if present[i] {
+					return b.wrong(p, g)
+				}
+				return invalidType("%s() needs argument %q; its arguments are %s", b.op.Name, p.Name, b.names())
+			}
+			g = p.Default
+			if g.Kind == GivenNone {
+				continue
+			}
+		}
+		a, err := b.normalise(p, g)
+		if err != nil {
+			return err
+		}
+		b.args[i] = a
+		b.progress++
+	}
+	return nil
+}
+
+func (b *binding) names() string {
+	names := make([]string, len(b.params))
+	for i, p := range b.params {
+		names[i] = p.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+func (k ParamKind) String() string {
+	return [...]string{"a tensor, a scalar or a number", "a tensor", "a non-empty list of tensors", "a scalar or a number",
+		"an int or an integer scalar", "a list of ints and integer scalars", "an int", "a list of ints", "an int",
+		"an int or a list of ints", "a bool", "a list of bools", "a DataType"}[k]
+}
+
+func (b *binding) wrong(p *Param, g Given) error {
+	return invalidType("%s(): %s must be %v, got %s", b.op.Name, p.Name, p.Kind, b.f.describe(g))
+}
+
+// describe names a given argument for an error text.
+func (f *Fusion) describe(g Given) string {
+	switch g.Kind {
+	case GivenNone:
+		return "None"
+	case GivenVal:
+		if v := &f.vals[g.Val]; v.Tensor {
+			return fmt.Sprintf("a tensor (%s, %v)", f.Name(g.Val), v.DType)
+		}
+		return fmt.Sprintf("a scalar (%s, %v)", f.Name(g.Val), f.vals[g.Val].DType)
+	case GivenNumber:
+		return PythonLiteral(g.Num)
+	case GivenList:
+		if len(g.List) > 8 {
+			return fmt.Sprintf("a list of %d", len(g.List))
+		}
+		parts := make([]string, len(g.List))
+		for i := range g.List {
+			parts[i] = f.describe(g.List[i])
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case GivenDType:
+		return "DataType." + dtype.Type(g.Num.I).String()
+	}
+	return g.Name
+}
+
+func isIntLiteral(g Given) bool { return g.Kind == GivenNumber && g.Num.Type == dtype.Int }
+
+// normalise turns a given argument into what p's kind says.
+func (b *binding) normalise(p *Param, g Given) (Arg, error) {
+	f := b.f
+	switch p.Kind {
+	case Operand:
+		if g.Kind == GivenVal && f.vals[g.Val].Tensor {
+			return TensorOf(g.Val), nil
+		}
+		return b.number(p, g)
+	case TensorIn:
+		if g.Kind == GivenVal && f.vals[g.Val].Tensor {
+			return TensorOf(g.Val), nil
+		}
+	case TensorsIn:
+		if g.Kind == GivenList && len(g.List) > 0 {
+			vs := make([]ValID, len(g.List))
+			for i, x := range g.List {
+				if x.Kind != GivenVal || !f.vals[x.Val].Tensor {
+					return Arg{}, invalidType("%s(): %s[%d] must be a tensor, got %s", b.op.Name, p.Name, i, f.describe(x))
+				}
+				vs[i] = x.Val
+			}
+			return TensorsOf(vs...), nil
+		}
+	case Number:
+		return b.number(p, g)
+	case Extent:
+		if s, ok := f.index(g); ok {
+			return ScalarOf(s), nil
+		}
+	case Shape:
+		if g.Kind == GivenList {
+			ss := make([]scalar.ID, len(g.List))
+			for i, x := range g.List {
+				s, ok := f.index(x)
+				if !ok {
+					return Arg{}, invalidType("%s(): %s[%d] must be an int or an integer scalar, got %s", b.op.Name, p.Name, i, f.describe(x))
+				}
+				ss[i] = s
+			}
+			return ScalarsOf(ss...), nil
+		}
+	case Integer:
+		if isIntLiteral(g) {
+			return IntOf(g.Num.I), nil
+		}
+		if n, ok := f.constantInt(g); ok {
+			return IntOf(n), nil
+		}
+	case Integers:
+		if ns, ok := f.integers(g); ok {
+			return IntsOf(ns...), nil
+		}
+	case Dim:
+		if n, ok := f.constantInt(g); ok {
+			d, err := b.dim(p, n)
+			return IntOf(d), err
+		}
+	case Dims:
+		return b.dims(p, g)
+	case Flag:
+		if g.Kind == GivenNumber && g.Num.Type == dtype.Bool {
+			return BoolOf(g.Num.I != 0), nil
+		}
+	case Flags:
+		if g.Kind == GivenList {
+			flags := make([]bool, len(g.List))
+			for i, x := range g.List {
+				if x.Kind != GivenNumber || x.Num.Type != dtype.Bool {
+					return Arg{}, invalidType("%s(): %s[%d] must be a bool, got %s", b.op.Name, p.Name, i, f.describe(x))
+				}
+				flags[i] = x.Num.I != 0
+			}
+			return BoolsOf(flags...), nil
+		}
+	case Dtype:
+		if g.Kind == GivenDType {
+			return DTypeOf(dtype.Type(g.Num.I)), nil
+		}
+	}
+	return Arg{}, b.wrong(p, g)
+}
+
+func (b *binding) number(p *Param, g Given) (Arg, error) {
+	switch {
+	case g.Kind == GivenNumber:
+		return ScalarOf(b.f.scalars.Value(g.Num)), nil
+	case g.Kind == GivenVal && !b.f.vals[g.Val].Tensor:
+		return ScalarOf(b.f.vals[g.Val].Scalar), nil
+	}
+	return Arg{}, b.wrong(p, g)
+}
+
+// index returns g as a scalar of dtype Index.
+func (f *Fusion) index(g Given) (scalar.ID, bool) {
+	switch {
+	case isIntLiteral(g):
+		return f.scalars.Int(g.Num.I), true
+	case g.Kind == GivenVal && !f.vals[g.Val].Tensor && f.vals[g.Val].DType.Class() == dtype.ClassInt:
+		return f.scalars.AsIndex(f.vals[g.Val].Scalar), true
+	}
+	return scalar.None, false
+}
+
+func (f *Fusion) constantInt(g Given) (int64, bool) {
+	if isIntLiteral(g) {
+		return g.Num.I, true
+	}
+	if g.Kind == GivenVal && !f.vals[g.Val].Tensor && f.vals[g.Val].DType.IsInt() {
+		return f.scalars.ConstInt(f.vals[g.Val].Scalar)
+	}
+	return 0, false
+}
+
+func (f *Fusion) integers(g Given) ([]int64, bool) {
+	if g.Kind != GivenList {
+		return nil, false
+	}
+	ns := make([]int64, len(g.List))
+	for i, x := range g.List {
+		n, ok := f.constantInt(x)
+		if !ok {
+			return nil, false
+		}
+		ns[i] = n
+	}
+	return ns, true
+}
+
+// rank is the number of dimensions that a Dim counts in: those of the first
+// tensor argument.
+func (b *binding) rank() int {
+	for i := range b.args {
+		switch a := &b.args[i]; a.Kind {
+		case TensorArg:
+			return b.f.Rank(a.Tensor)
+		case TensorsArg:
+			return b.f.Rank(a.Tensors[0])
+		}
+	}
+	return 0
+}
+
+func (b *binding) dim(p *Param, n int64) (int64, error) {
+	r := int64(b.rank())
+	if n < -r || n >= r {
+		return 0, invalidArgument("%s(): %s is %d, which is not a dimension of a tensor with %d: it must be from %d to %d", b.op.Name, p.Name, n, r, -r, r-1)
+	}
+	if n < 0 {
+		n += r
+	}
+	return n, nil
+}
+
+func (b *binding) dims(p *Param, g Given) (Arg, error) {
+	ns, ok := b.f.integers(g)
+	if n, isInt := b.f.constantInt(g); isInt {
+		ns, ok = []int64{n}, true
+	}
+	if !ok {
+		return Arg{}, b.wrong(p, g)
+	}
+	out := make([]int64, len(ns))
+	for i, n := range ns {
+		d, err := b.dim(p, n)
+		if err != nil {
+			return Arg{}, err
+		}
+		out[i] = d
+	}
+	slices.Sort(out)
+	for i := 1; i < len(out); i++ {
+		if out[i] == out[i-1] {
+			return Arg{}, invalidArgument("%s(): %s names dimension %d twice", b.op.Name, p.Name, out[i])
+		}
+	}
+	return IntsOf(out...), nil
+}

@@ -1,0 +1,323 @@
+package scalar
+
+import (
+	"cmp"
+	"slices"
+
+	"nvfuser_go/core/dtype"
+)
+
+// Sums and products of an integer type are in one normal form, whatever the
+// order they are built in: a sum of terms, each a product of factors times a
+// constant coefficient.
+//
+//	sum     Add(term, ..., constant)   terms by ascending product; no constant 0
+//	term    product, or Mul(product, coefficient)
+//	product factor, or Mul(factor, ...), by ascending ID
+//
+// The ring of integers modulo a power of two is closed under these operations,
+// so the form needs no facts and holds for values that wrap.
+//
+// The form is given up beyond these limits, where it would cost more than it
+// tells: an operand that would exceed them stays whole, as one term of the sum
+// or one factor of the product. So a sum of n terms made one by one costs
+// O(n*maxTerms).
+const (
+	maxTerms   = 64 // of a sum
+	maxFactors = 16 // of a product
+	maxExpand  = 16 // terms that the product of two sums may be expanded to
+)
+
+// A term is coef times a product, which is not a constant and has no constant
+// factor.
+type term struct {
+	product ID
+	coef    int64
+}
+
+// A sum is the sum of terms and a constant.
+type sum struct {
+	dt       dtype.Type
+	terms    []term
+	constant int64
+	wrapped  bool // a coefficient or the constant exceeded 64 bits
+}
+
+// A part is an expression times a constant.
+type part struct {
+	id   ID
+	coef int64
+}
+
+// Add returns a + b.
+func (t *Table) Add(a, b ID) ID {
+	a, b, dt := t.unify(Add, a, b)
+	return t.linear(dt, part{a, 1}, part{b, 1})
+}
+
+// Sub returns a - b.
+func (t *Table) Sub(a, b ID) ID {
+	a, b, dt := t.unify(Add, a, b)
+	return t.linear(dt, part{a, 1}, part{b, -1})
+}
+
+// Neg returns -a.
+func (t *Table) Neg(a ID) ID {
+	a, _, dt := t.unify(Mul, a, a)
+	return t.linear(dt, part{a, -1})
+}
+
+// Mul returns a * b.
+func (t *Table) Mul(a, b ID) ID {
+	a, b, dt := t.unify(Mul, a, b)
+	if n, ok := t.ConstInt(a); ok {
+		return t.linear(dt, part{b, n})
+	}
+	if n, ok := t.ConstInt(b); ok {
+		return t.linear(dt, part{a, n})
+	}
+	x, y := t.sumOf(a), t.sumOf(b)
+	if x.size() > 1 && y.size() > 1 && x.size()*y.size() > maxExpand ||
+		x.size()*y.size() > maxTerms {
+		x, y = t.whole(a), t.whole(b)
+	}
+	parts := make([]part, 0, x.size()*y.size())
+	for _, p := range x.parts(t) {
+		for _, q := range y.parts(t) {
+			coef := wrap(dt, p.coef*q.coef)
+			switch {
+			case t.Op(p.id) == Const:
+				parts = append(parts, part{q.id, coef})
+			case t.Op(q.id) == Const:
+				parts = append(parts, part{p.id, coef})
+			default:
+				parts = append(parts, t.product(dt, coef, t.factors(p.id), t.factors(q.id)))
+			}
+		}
+	}
+	return t.linear(dt, parts...)
+}
+
+// whole returns a sum as one term, so that a product keeps it as a factor.
+func (t *Table) whole(id ID) sum {
+	s := t.sumOf(id)
+	if s.size() > 1 {
+		return sum{dt: s.dt, terms: []term{{id, 1}}}
+	}
+	return s
+}
+
+// size returns the number of terms, the constant being one.
+func (s *sum) size() int {
+	if s.constant != 0 {
+		return len(s.terms) + 1
+	}
+	return len(s.terms)
+}
+
+func (s *sum) parts(t *Table) []part {
+	parts := make([]part, 0, s.size())
+	for _, x := range s.terms {
+		parts = append(parts, part{x.product, x.coef})
+	}
+	if s.constant != 0 {
+		parts = append(parts, part{t.integer(s.dt, 1), s.constant})
+	}
+	return parts
+}
+
+// factors returns the factors of a product; the slice may be that of the table.
+func (t *Table) factors(product ID) []ID {
+	if t.Op(product) == Mul && !t.scaled(product) {
+		return t.Args(product)
+	}
+	return []ID{product}
+}
+
+// scaled reports whether id is a product times a coefficient.
+func (t *Table) scaled(id ID) bool {
+	if t.Op(id) != Mul {
+		return false
+	}
+	args := t.Args(id)
+	return t.Op(args[len(args)-1]) == Const
+}
+
+// product returns coef times all factors of a and b as a part.
+func (t *Table) product(dt dtype.Type, coef int64, a, b []ID) part {
+	if len(a)+len(b) > maxFactors {
+		if len(a) < len(b) {
+			a, b = b, a
+		}
+		a = []ID{t.intern(Mul, dt, a...)}
+		if len(b) >= maxFactors {
+			b = []ID{t.intern(Mul, dt, b...)}
+		}
+	}
+	factors := slices.Concat(a, b)
+	slices.Sort(factors)
+	for i, f := range factors {
+		if coef, x, ok := t.unscaleDivision(dt, coef, f); ok {
+			// coef*(m/d) = coef'*(m/d') with fewer factors in d'
+			rest := slices.Delete(factors, i, i+1)
+			if len(rest) == 0 {
+				return part{x, coef}
+			}
+			p := t.product(dt, coef, rest, nil)
+			return part{t.Mul(x, t.linear(dt, p)), 1}
+		}
+	}
+	if len(factors) == 1 {
+		return part{factors[0], coef}
+	}
+	return part{t.intern(Mul, dt, factors...), coef}
+}
+
+// sumOf returns id as a sum. Only the outermost sum is opened: a term that is
+// itself a sum was kept whole.
+func (t *Table) sumOf(id ID) sum {
+	s := sum{dt: t.Type(id)}
+	t.open(&s, part{id, 1})
+	return s
+}
+
+// open adds p to s, without merging equal products.
+func (t *Table) open(s *sum, p part) {
+	if t.Op(p.id) == Add {
+		s.terms = slices.Grow(s.terms, len(t.Args(p.id)))
+		for _, a := range t.Args(p.id) {
+			t.addTerm(s, part{a, p.coef})
+		}
+		return
+	}
+	t.addTerm(s, p)
+}
+
+func (t *Table) addTerm(s *sum, p part) {
+	if n, ok := t.ConstInt(p.id); ok {
+		x, ok := mulExact(n, p.coef)
+		y, ok2 := addExact(s.constant, x)
+		s.constant = wrap(s.dt, y)
+		s.wrapped = s.wrapped || !ok || !ok2
+		return
+	}
+	product, coef := p.id, p.coef
+	if t.scaled(p.id) {
+		args := t.Args(p.id)
+		n, _ := t.ConstInt(args[1])
+		x, ok := mulExact(n, p.coef)
+		product, coef = args[0], wrap(s.dt, x)
+		s.wrapped = s.wrapped || !ok
+	}
+	s.terms = append(s.terms, term{product, coef})
+}
+
+// merge sorts the terms of s and adds those of equal products.
+func (s *sum) merge() {
+	slices.SortFunc(s.terms, func(a, b term) int { return cmp.Compare(a.product, b.product) })
+	merged := s.terms[:0]
+	for _, x := range s.terms {
+		if n := len(merged); n > 0 && merged[n-1].product == x.product {
+			c, ok := addExact(merged[n-1].coef, x.coef)
+			merged[n-1].coef = wrap(s.dt, c)
+			s.wrapped = s.wrapped || !ok
+			continue
+		}
+		merged = append(merged, x)
+	}
+	s.terms = slices.DeleteFunc(merged, func(x term) bool { return x.coef == 0 })
+}
+
+// gather returns the sum of parts, opened as far as maxTerms allows.
+func (t *Table) gather(dt dtype.Type, parts ...part) sum {
+	s := sum{dt: dt}
+	for _, p := range parts {
+		t.open(&s, p)
+	}
+	s.merge()
+	if len(s.terms) <= maxTerms {
+		return s
+	}
+	// Keep the longest operands whole.
+	length := func(p part) int {
+		if t.Op(p.id) == Add {
+			return len(t.Args(p.id))
+		}
+		return 1
+	}
+	parts = slices.Clone(parts)
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(length(a), length(b)) })
+	s = sum{dt: dt, wrapped: true}
+	for i, p := range parts {
+		if len(s.terms)+length(p)+len(parts)-i-1 > maxTerms {
+			s.terms = append(s.terms, term{p.id, p.coef})
+		} else {
+			t.open(&s, p)
+		}
+	}
+	s.merge()
+	return s
+}
+
+// linear returns the sum of parts.
+func (t *Table) linear(dt dtype.Type, parts ...part) ID {
+	s := t.gather(dt, parts...)
+	if reasoned(dt) {
+		t.recombine(&s)
+	}
+	return t.build(&s)
+}
+
+// build interns a merged sum.
+func (t *Table) build(s *sum) ID {
+	if len(s.terms) == 0 {
+		return t.integer(s.dt, s.constant)
+	}
+	if len(s.terms) == 1 && s.constant == 0 {
+		return t.scale(s.dt, s.terms[0])
+	}
+	args := make([]ID, 0, len(s.terms)+1)
+	for _, x := range s.terms {
+		args = append(args, t.scale(s.dt, x))
+	}
+	if s.constant != 0 {
+		args = append(args, t.integer(s.dt, s.constant))
+	}
+	return t.intern(Add, s.dt, args...)
+}
+
+func (t *Table) scale(dt dtype.Type, x term) ID {
+	if x.coef == 1 {
+		return x.product
+	}
+	return t.intern(Mul, dt, x.product, t.integer(dt, x.coef))
+}
+
+// sumFacts returns the facts of s as an exact integer: Unknown if it may not
+// fit in 64 bits.
+func (t *Table) sumFacts(s *sum) Facts {
+	if s.wrapped {
+		return Unknown()
+	}
+	f := exactly(s.constant)
+	for _, x := range s.terms {
+		g := t.facts[x.product]
+		if x.coef != 1 {
+			g = mulFacts(g, exactly(x.coef))
+		}
+		if !t.exact(x.product) || !g.bounded() && x.coef != 1 {
+			return Unknown()
+		}
+		if f = addFacts(f, g); !f.bounded() && !(f.Lo == 0 && f.Hi == 0) && len(s.terms) > 1 {
+			return Unknown()
+		}
+	}
+	return f.normal()
+}
+
+// exact reports whether id is the exact sum or product of its operands: they
+// do not wrap. Other operations are exact by definition, but for the division
+// of the least integer by -1.
+func (t *Table) exact(id ID) bool {
+	return t.Op(id) != Add && t.Op(id) != Mul || t.facts[id].bounded()
+}

@@ -1,0 +1,214 @@
+package core
+
+import (
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// scalarOp applies an elementwise op to scalars. Integer operations that the
+// scalar algebra knows are its own; others are opaque nodes, folded if every
+// operand is a constant.
+func (f *Fusion) scalarOp(op *OpInfo, args []Arg) (scalar.ID, error) {
+	t, err := f.promote(op, args)
+	if err != nil {
+		return scalar.None, err
+	}
+	var ids []scalar.ID
+	for i, a := range args {
+		switch a.Kind {
+		case ScalarArg:
+			ids = append(ids, f.castScalar(a.Scalar, op.operandCompute(i, t)))
+		case NoArg:
+		default:
+			return scalar.None, invalidType("%s(): argument %s does not apply to scalars", op.Name, op.Params()[i].Name)
+		}
+	}
+	result := op.Promote.resultType(t)
+	if op.Scalar != nil && t.Class() == dtype.ClassInt {
+		return op.Scalar(f.scalars, ids), nil
+	}
+	return f.opaque(op, result, ids)
+}
+
+func (f *Fusion) opaque(op *OpInfo, result dtype.Type, ids []scalar.ID) (scalar.ID, error) {
+	values := make([]scalar.Value, len(ids))
+	for i, id := range ids {
+		v, ok := f.scalars.ConstValue(id)
+		if !ok {
+			return f.scalars.Apply(scalar.FirstOpaque+scalar.Op(op.op), result, ids...), nil
+		}
+		values[i] = v
+	}
+	v, err := EvalScalar(op, result, values)
+	if err != nil {
+		return scalar.None, err
+	}
+	return f.scalars.Value(v), nil
+}
+
+// castScalar returns s converted to t.
+func (f *Fusion) castScalar(s scalar.ID, t dtype.Type) scalar.ID {
+	from := f.scalars.Type(s)
+	if from == t {
+		return s
+	}
+	if t == dtype.Index && from.Class() == dtype.ClassInt {
+		return f.scalars.AsIndex(s)
+	}
+	if c, ok := f.scalars.ConstValue(s); ok {
+		return f.scalars.Value(ConvertScalar(t, c))
+	}
+	return f.scalars.Apply(scalar.FirstOpaque+scalar.Op(CastOp.op), t, s)
+}
+
+// EvalOpaque evaluates a node of the scalar algebra that stands for an op row.
+func EvalOpaque(code scalar.Op, result dtype.Type, args []scalar.Value) (scalar.Value, error) {
+	return EvalScalar(table[code-scalar.FirstOpaque], result, args)
+}
+
+// call applies the kernel function of the arity of a.
+func call[T any](k *Kernel[T], a []T) (out T, ok bool) {
+	switch {
+	case len(a) == 1 && k.F1 != nil:
+		return k.F1(a[0]), true
+	case len(a) == 2 && k.F2 != nil:
+		return k.F2(a[0], a[1]), true
+	case len(a) == 3 && k.F3 != nil:
+		return k.F3(a[0], a[1], a[2]), true
+	}
+	return out, false
+}
+
+func test[T any](k *Test[T], a []T) (out, ok bool) {
+	switch {
+	case len(a) == 1 && k.T1 != nil:
+		return k.T1(a[0]), true
+	case len(a) == 2 && k.T2 != nil:
+		return k.T2(a[0], a[1]), true
+	}
+	return false, false
+}
+
+func each[T any](args []scalar.Value, get func(scalar.Value) T) []T {
+	out := make([]T, len(args))
+	for i, a := range args {
+		out[i] = get(a)
+	}
+	return out
+}
+
+func asBool(v scalar.Value) bool          { return v.I != 0 }
+func asInt(v scalar.Value) int64          { return v.I }
+func asUint(v scalar.Value) uint64        { return uint64(v.I) }
+func asFloat(v scalar.Value) float64      { return v.Re }
+func asFloat32(v scalar.Value) float32    { return float32(v.Re) }
+func asComplex(v scalar.Value) complex128 { return complex(v.Re, v.Im) }
+
+// boolValue is b as a Bool value.
+func boolValue(b bool) scalar.Value {
+	v := scalar.Value{Type: dtype.Bool}
+	if b {
+		v.I = 1
+	}
+	return v
+}
+
+// EvalScalar is the meaning of an elementwise op on values of its compute type:
+// the row's function in the domain of that type, rounded once to the result
+// type.
+func EvalScalar(op *OpInfo, result dtype.Type, args []scalar.Value) (scalar.Value, error) {
+	m := &op.Meaning
+	if m.Any != nil {
+		return m.Any(result, args), nil
+	}
+	var ok bool
+	out := scalar.Value{Type: result}
+	switch t := args[len(args)-1].Type; {
+	case op.Promote.Result == ToBool:
+		var b bool
+		switch t.Class() {
+		case dtype.ClassBool:
+			b, ok = test(&m.BoolTest, each(args, asBool))
+		case dtype.ClassUInt:
+			b, ok = test(&m.UIntTest, each(args, asUint))
+		case dtype.ClassInt:
+			b, ok = test(&m.IntTest, each(args, asInt))
+		case dtype.ClassFloat:
+			b, ok = test(&m.FloatTest, each(args, asFloat))
+		case dtype.ClassComplex:
+			b, ok = test(&m.ComplexTest, each(args, asComplex))
+		}
+		out = boolValue(b)
+	case t.IsBool():
+		var b bool
+		b, ok = call(&m.Bool, each(args, asBool))
+		out = boolValue(b)
+	case t.Class() == dtype.ClassUInt:
+		var u uint64
+		if u, ok = call(&m.UInt, each(args, asUint)); ok {
+			out.I = int64(u)
+		} else {
+			out.I, ok = call(&m.Int, each(args, asInt))
+		}
+	case t.Class() == dtype.ClassInt:
+		out.I, ok = call(&m.Int, each(args, asInt))
+		out.I = dtype.WrapInt(result, out.I)
+	case t.IsFloat():
+		if t == dtype.Float {
+			var x float32
+			if x, ok = call(&m.Float32, each(args, asFloat32)); ok {
+				out.Re = float64(x)
+				return out, nil
+			}
+		}
+		out.Re, ok = call(&m.Float, each(args, asFloat))
+		out.Re = dtype.Round(result, out.Re)
+	case t.IsComplex():
+		var c complex128
+		c, ok = call(&m.Complex, each(args, asComplex))
+		c = dtype.RoundComplex(result, c)
+		out.Re, out.Im = real(c), imag(c)
+	}
+	if !ok {
+		return out, invalidType("%s(): the op is not defined on %v", op.Name, args[len(args)-1].Type)
+	}
+	return out, nil
+}
+
+// ConvertScalar returns v as a value of type t: floats to integers by
+// truncation, numbers to Bool by "is not zero", complex to real by dropping
+// the imaginary part. Every conversion has a result; see dtype.FloatToInt.
+func ConvertScalar(t dtype.Type, v scalar.Value) scalar.Value {
+	from := v.Type
+	if from == t {
+		return v
+	}
+	out := scalar.Value{Type: t}
+	re, im := v.Re, v.Im
+	switch from.Class() {
+	case dtype.ClassBool, dtype.ClassInt:
+		re, im = float64(v.I), 0
+	case dtype.ClassUInt:
+		re, im = float64(uint64(v.I)), 0
+	}
+	isInteger := from.IsInt() || from.IsBool()
+	switch t.Class() {
+	case dtype.ClassBool:
+		return boolValue(re != 0 || im != 0) // NaN is not zero
+	case dtype.ClassUInt:
+		if out.I = v.I; !isInteger {
+			out.I = int64(dtype.FloatToUint(re))
+		}
+	case dtype.ClassInt:
+		if out.I = v.I; !isInteger {
+			out.I = dtype.FloatToInt(re)
+		}
+		out.I = dtype.WrapInt(t, out.I)
+	case dtype.ClassFloat:
+		out.Re = dtype.Round(t, re)
+	case dtype.ClassComplex:
+		c := dtype.RoundComplex(t, complex(re, im))
+		out.Re, out.Im = real(c), imag(c)
+	}
+	return out
+}
