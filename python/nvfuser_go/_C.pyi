@@ -1,0 +1,5 @@
+def version() -> str:
+    """The version of the library, such as "0.1.0"."""
+
+def forked() -> bool:
+    """Whether this process was forked after the library was loaded."""
