@@ -13,6 +13,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 from setuptools.errors import PlatformError
 
 ROOT = Path(__file__).resolve().parent
@@ -70,6 +71,14 @@ def check_go(go: str | None, root: Path = ROOT) -> str:
     return go
 
 
+class FreshBuildPy(build_py):
+    """Empties the build folder first: setuptools would put modules that were since deleted into the wheel."""
+
+    def run(self) -> None:
+        shutil.rmtree(Path(self.build_lib, "nvfuser_go"), ignore_errors=True)
+        super().run()
+
+
 class GoBuildExt(build_ext):
     """Builds the extension with `go build -buildmode=c-shared` and puts the C header beside it."""
 
@@ -98,6 +107,6 @@ if __name__ == "__main__":
     setup(
         # No sources: Go finds its own, and its build cache decides what is stale.
         ext_modules=[Extension("nvfuser_go._C", sources=[], py_limited_api=True)],
-        cmdclass={"build_ext": GoBuildExt},
+        cmdclass={"build_py": FreshBuildPy, "build_ext": GoBuildExt},
         options={"bdist_wheel": {"py_limited_api": "cp311"}},
     )

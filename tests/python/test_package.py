@@ -66,6 +66,16 @@ def test_wheel_installs_and_imports(wheel, tmp_path):
     assert Path(file).is_relative_to(site)
 
 
+def test_a_deleted_module_leaves_the_build(tmp_path):
+    stale = tmp_path / "nvfuser_go/deleted.py"
+    stale.parent.mkdir()
+    stale.touch()
+    command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    assert (tmp_path / "nvfuser_go/__init__.py").exists()
+    assert not stale.exists()
+
+
 @pytest.mark.parametrize(
     ("platform", "free_threaded", "message"),
     [
