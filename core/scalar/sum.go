@@ -140,7 +140,7 @@ func (t *Table) scaled(id ID) bool {
 		return false
 	}
 	args := t.Args(id)
-	return t.Op(args[len(args)-1]) == Const
+	return len(args) == 2 && t.Op(args[1]) == Const
 }
 
 // product returns coef times all factors of a and b as a part.
@@ -156,17 +156,6 @@ func (t *Table) product(dt dtype.Type, coef int64, a, b []ID) part {
 	}
 	factors := slices.Concat(a, b)
 	slices.Sort(factors)
-	for i, f := range factors {
-		if coef, x, ok := t.unscaleDivision(dt, coef, f); ok {
-			// coef*(m/d) = coef'*(m/d') with fewer factors in d'
-			rest := slices.Delete(factors, i, i+1)
-			if len(rest) == 0 {
-				return part{x, coef}
-			}
-			p := t.product(dt, coef, rest, nil)
-			return part{t.Mul(x, t.linear(dt, p)), 1}
-		}
-	}
 	if len(factors) == 1 {
 		return part{factors[0], coef}
 	}
@@ -247,7 +236,7 @@ func (t *Table) gather(dt dtype.Type, parts ...part) sum {
 	}
 	parts = slices.Clone(parts)
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(length(a), length(b)) })
-	s = sum{dt: dt, wrapped: true}
+	s = sum{dt: dt}
 	for i, p := range parts {
 		if len(s.terms)+length(p)+len(parts)-i-1 > maxTerms {
 			s.terms = append(s.terms, term{p.id, p.coef})
@@ -301,23 +290,21 @@ func (t *Table) sumFacts(s *sum) Facts {
 	}
 	f := exactly(s.constant)
 	for _, x := range s.terms {
-		g := t.facts[x.product]
-		if x.coef != 1 {
-			g = mulFacts(g, exactly(x.coef))
-		}
-		if !t.exact(x.product) || !g.bounded() && x.coef != 1 {
-			return Unknown()
-		}
-		if f = addFacts(f, g); !f.bounded() && !(f.Lo == 0 && f.Hi == 0) && len(s.terms) > 1 {
-			return Unknown()
-		}
+		f = addFacts(f, mulFacts(t.facts[x.product], exactly(x.coef)))
 	}
 	return f.normal()
 }
 
-// exact reports whether id is the exact sum or product of its operands: they
-// do not wrap. Other operations are exact by definition, but for the division
-// of the least integer by -1.
+// sumExact reports whether the value of s fits in 64 bits.
+func (t *Table) sumExact(s *sum) bool {
+	if len(s.terms) == 0 || len(s.terms) == 1 && s.terms[0].coef == 1 && s.constant == 0 {
+		return !s.wrapped
+	}
+	return t.sumFacts(s).bounded()
+}
+
+// exact reports whether id, if it is a sum or product, is the exact one of its
+// operands: it does not wrap.
 func (t *Table) exact(id ID) bool {
 	return t.Op(id) != Add && t.Op(id) != Mul || t.facts[id].bounded()
 }
