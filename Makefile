@@ -92,7 +92,7 @@ generate: build
 
 # For go commands by hand: eval "$(make -s env)"
 env: setup
-	@echo export $(CGO)
+	@$(PY) -c 'import setup, shlex; print("export CGO_CFLAGS=" + shlex.quote(setup.cgo_cflags()))'
 
 clean:
 	rm -rf build dist python/nvfuser_go.egg-info python/nvfuser_go/include $(LIBRARY)

@@ -14,7 +14,7 @@
 #define NVFUSER_GO_WEAK_PYTHON_H
 
 #if !__has_include(<Python.h>)
-#error "Python.h was not found. Build with make build, or set the flags of cgo first: eval \"$(make env)\""
+#warning "The folder of Python.h is not known. Build with make build, or set the flags of cgo first: eval \"$(make -s env)\""
 #endif
 
 #define PyAPI_FUNC(type) __attribute__((weak, visibility("default"))) type
