@@ -22,7 +22,7 @@ type Binding struct {
 	f      *Fusion
 	inputs []InputValue
 	place  map[ValID]int // input value -> position
-	eval   *scalar.Evaluation
+	memo   map[scalar.ID]scalar.Value
 }
 
 // Bind checks the inputs against the definition and every [Requirement] of the
@@ -40,7 +40,7 @@ func (f *Fusion) Bind(inputs []InputValue) (*Binding, error) {
 			return nil, err
 		}
 	}
-	b.eval = f.scalars.NewEvaluation(b.symbol, EvalOpaque)
+	b.memo = map[scalar.ID]scalar.Value{}
 	for _, id := range f.Order() {
 		if err := b.checkExpr(&f.exprs[id]); err != nil {
 			return nil, err
@@ -92,7 +92,8 @@ func (b *Binding) checkInput(i int, v ValID) error {
 	return nil
 }
 
-func (b *Binding) symbol(tag scalar.Tag) (scalar.Value, error) {
+func (b *Binding) symbol(s scalar.ID) (scalar.Value, error) {
+	tag := b.f.scalars.Tag(s)
 	in := &b.inputs[b.place[ValID(tag.Val)]]
 	if tag.Dim < 0 {
 		return in.Scalar, nil
@@ -191,7 +192,7 @@ func (b *Binding) checkAliases() error {
 // Value returns the value of s. Its error says what is wrong in the user's
 // terms, such as a division by zero.
 func (b *Binding) Value(s scalar.ID) (scalar.Value, error) {
-	v, err := b.eval.Value(s)
+	v, err := b.f.scalars.Eval(s, b.symbol, EvalOpaque, b.memo)
 	if err != nil {
 		return v, invalidArgument("%v", err)
 	}

@@ -89,7 +89,7 @@ type Fusion struct {
 	scalarVals map[scalar.ID]ValID // the value that wraps a scalar expression
 	numTensors int
 	numScalars int // names given out: an input tensor takes one per dimension and one more
-	numRandom  int
+	numRandom  int // in order of definition; Freeze renumbers in order of use
 	frozen     bool
 	where      Location // given to the expressions being made
 }
@@ -117,8 +117,21 @@ func (f *Fusion) Clone() *Fusion {
 	return &g
 }
 
-// Freeze ends building. It is idempotent.
-func (f *Fusion) Freeze() { f.frozen = true }
+// Freeze ends building. It is idempotent. Random ops are numbered in the order
+// of the text form, so that fusions of equal text draw equal numbers.
+func (f *Fusion) Freeze() {
+	if f.frozen {
+		return
+	}
+	f.frozen = true
+	n := 0
+	for _, id := range f.Order() {
+		if e := &f.exprs[id]; e.Op.Class == Random {
+			e.Stream = n
+			n++
+		}
+	}
+}
 
 // Frozen reports whether Freeze was called.
 func (f *Fusion) Frozen() bool { return f.frozen }

@@ -200,7 +200,7 @@ func expandElementwise(f *Fusion, op *OpInfo, args []Arg) ([]ValID, error) {
 			for k := range rank - n {
 				flags[k] = true
 			}
-			if v, err = f.apply1(BroadcastOp, TensorOf(v), BoolsOf(flags...)); err != nil {
+			if v, err = f.apply1(Lookup("broadcast"), TensorOf(v), BoolsOf(flags...)); err != nil {
 				return nil, err
 			}
 		}
@@ -214,7 +214,7 @@ func (f *Fusion) Cast(v ValID, t dtype.Type) (ValID, error) {
 	if f.vals[v].DType == t {
 		return v, nil
 	}
-	return f.apply1(CastOp, TensorOf(v), DTypeOf(t))
+	return f.apply1(Lookup("cast"), TensorOf(v), DTypeOf(t))
 }
 
 // inferElementwise is the rule of elementwise ops: operands of one rank; an

@@ -116,7 +116,7 @@ func inferExpand(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 			continue
 		}
 		// The sizes must be equal, or arg's is 1 when the sizes are known.
-		cond := f.scalars.Max(f.scalars.Eq(size, want), f.scalars.Eq(size, one))
+		cond := f.scalars.Or(f.scalars.Eq(size, want), f.scalars.Eq(size, one))
 		if err := f.require(&inf, op, cond, size, want, fmt.Sprintf("the size of dimension %d must be 1 or that of shape", i)); err != nil {
 			return inf, err
 		}

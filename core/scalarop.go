@@ -58,7 +58,7 @@ func (f *Fusion) castScalar(s scalar.ID, t dtype.Type) scalar.ID {
 	if c, ok := f.scalars.ConstValue(s); ok {
 		return f.scalars.Value(ConvertScalar(t, c))
 	}
-	return f.scalars.Apply(scalar.FirstOpaque+scalar.Op(CastOp.op), t, s)
+	return f.scalars.Apply(scalar.FirstOpaque+scalar.Op(Lookup("cast").op), t, s)
 }
 
 // EvalOpaque evaluates a node of the scalar algebra that stands for an op row.
@@ -211,4 +211,75 @@ func ConvertScalar(t dtype.Type, v scalar.Value) scalar.Value {
 		out.Re, out.Im = real(c), imag(c)
 	}
 	return out
+}
+
+// scalarByName makes a derived scalar of the text form: an operation of the
+// scalar algebra, or an op row on scalars whose result is of type t.
+func (f *Fusion) scalarByName(name string, t dtype.Type, args []scalar.ID) (scalar.ID, error) {
+	for op, n := range scalarNames {
+		if n != name {
+			continue
+		}
+		if err := f.checkAlgebra(op, name, args); err != nil {
+			return scalar.None, err
+		}
+		return f.scalars.Apply(op, t, args...), nil
+	}
+	row := Lookup(name)
+	if row == nil || row.Class != Elementwise {
+		return scalar.None, invalidArgument("there is no scalar operation %q", name)
+	}
+	operands := 0
+	for _, p := range row.Params() {
+		if p.Kind == Operand {
+			operands++
+		}
+	}
+	if len(args) == 0 || len(args) > operands {
+		return scalar.None, invalidArgument("%s takes %d operands, got %d", name, operands, len(args))
+	}
+	if _, err := EvalScalar(row, t, zeros(f.scalars, args)); err != nil {
+		return scalar.None, err
+	}
+	return f.opaque(row, t, args)
+}
+
+// zeros are values of the types of args, to see whether an op is defined there.
+func zeros(t *scalar.Table, args []scalar.ID) []scalar.Value {
+	out := make([]scalar.Value, len(args))
+	for i, a := range args {
+		out[i].Type = t.Type(a)
+	}
+	return out
+}
+
+// checkAlgebra holds the operands of an operation of the scalar algebra against
+// what it takes.
+func (f *Fusion) checkAlgebra(op scalar.Op, name string, args []scalar.ID) error {
+	least, most := 2, 2
+	switch op {
+	case scalar.Add, scalar.Mul, scalar.Min, scalar.Max:
+		most = 1 << 30
+	case scalar.Select:
+		least, most = 3, 3
+	}
+	if len(args) < least || len(args) > most {
+		return invalidArgument("%s takes %d operands, got %d", name, least, len(args))
+	}
+	rest := args
+	if op == scalar.Select {
+		if !f.scalars.Type(args[0]).IsBool() {
+			return invalidType("the first operand of %s is a bool, got %v", name, f.scalars.Type(args[0]))
+		}
+		rest = args[1:]
+	}
+	for _, a := range rest {
+		t, first := f.scalars.Type(a), f.scalars.Type(rest[0])
+		mixed := (t == dtype.Int || t == dtype.Index) && (first == dtype.Int || first == dtype.Index)
+		isBool := op == scalar.Select && t.IsBool()
+		if !t.IsInt() && !isBool || t != first && !mixed {
+			return invalidType("the operands of %s are integers of one dtype, got %v and %v", name, first, t)
+		}
+	}
+	return nil
 }
