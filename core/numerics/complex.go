@@ -51,7 +51,8 @@ func RsqrtComplex(z complex128) complex128 { return 1 / cmplx.Sqrt(z) }
 // negative.
 func SqrtComplex(z complex128) complex128 { return cmplx.Sqrt(z) }
 
-// SigmoidComplex returns 1 / (1 + exp(-z)).
+// SigmoidComplex returns 1 / (1 + exp(-z)). Near the poles, the odd multiples of
+// i pi, the sum loses digits, as it does in torch.
 func SigmoidComplex(z complex128) complex128 {
 	if real(z) < 0 {
 		e := ExpComplex(z)
@@ -103,7 +104,7 @@ func logAbs(z complex128) float64 {
 	case max(x, y) > 0x1p1022 && max(x, y) <= math.MaxFloat64:
 		return math.Log(math.Hypot(x/4, y/4)) + 2*math.Ln2
 	}
-	return math.Log(math.Hypot(x, y))
+	return Log(math.Hypot(x, y))
 }
 
 // twoSum returns the rounded sum and its error (Knuth, "The art of computer
@@ -262,8 +263,8 @@ func AtanhComplex(z complex128) complex128 {
 	case x > 0x1p500 || y > 0x1p500:
 		r := math.Hypot(x/2, y/2)
 		re, im = x/2/r/r/2, math.Pi/2
-	case x == 1:
-		re, im = (math.Log(math.Hypot(2, y))-math.Log(y))/2, math.Atan2(2*y, -y*y)/2
+	case x == 1 && y < 0x1p-500:
+		re, im = (math.Ln2-Log(y))/2, math.Pi/4
 	default:
 		re = math.Log1p(4*x/((1-x)*(1-x)+y*y)) / 4
 		im = math.Atan2(2*y, (1-x)*(1+x)-y*y) / 2
@@ -333,7 +334,7 @@ func inverseSineExtreme(x, y, tiny float64) (sine, cosine, im float64) {
 	const epsilon = 0x1p-53
 	switch {
 	case y < epsilon*math.Abs(x-1) && x < 1:
-		return math.Asin(x), math.Acos(x), y / math.Sqrt((1-x)*(1+x))
+		return Asin(x), Acos(x), y / math.Sqrt((1-x)*(1+x))
 	case y < epsilon*math.Abs(x-1):
 		im = math.Log(x) + math.Ln2
 		if x < 0x1p500 {

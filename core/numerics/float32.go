@@ -185,7 +185,7 @@ func quarterTurns(x float64) (n uint64, r float64) {
 
 func sinPolynomial(r float64) float64 {
 	s := r * r
-	return r + r*s*(-1./6+s*(1./120+s*(-1./5040+s*(1./362880-s*(1./39916800)))))
+	return r * (1 + s*(-1./6+s*(1./120+s*(-1./5040+s*(1./362880-s*(1./39916800))))))
 }
 
 func cosPolynomial(r float64) float64 {

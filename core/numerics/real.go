@@ -7,12 +7,41 @@
 // function panics or traps for any argument; every function returns the same
 // for the same argument on every machine that has IEEE arithmetic.
 //
-// Functions of package math that mean the same in torch (Exp2, Expm1, Log1p,
-// Trunc, Erf, Erfinv and others) are not repeated. Rounding to an element type
-// is in package dtype.
+// Functions of package math that mean the same in torch and are accurate to 4
+// units of the last place or nearly (Exp, Exp2, Expm1, Log1p, Trunc, Erf, Erfc,
+// Erfinv, the hyperbolic functions and others) are not repeated. Rounding to an
+// element type is in package dtype.
 package numerics
 
 import "math"
+
+// Log returns the natural logarithm of x. On amd64 that of package math (Go
+// 1.26) takes subnormal numbers for 2^-1023.
+func Log(x float64) float64 {
+	if x > 0 && x < 0x1p-1022 {
+		return math.Log(x*0x1p54) - 54*math.Ln2
+	}
+	return math.Log(x)
+}
+
+// Log2 returns the binary logarithm of x. That of package math takes the
+// exponent of x off first and so loses all digits just above 1.
+func Log2(x float64) float64 {
+	if x > 0.5 && x < 2 {
+		return math.Log(x) * (1 / math.Ln2)
+	}
+	return math.Log2(x)
+}
+
+// Log10 returns the decimal logarithm of x.
+func Log10(x float64) float64 { return Log(x) * (1 / math.Ln10) }
+
+// Asin returns the inverse sine of x. Next to 1 that of package math loses half
+// of the digits to the difference 1 - x*x.
+func Asin(x float64) float64 { return math.Atan2(x, math.Sqrt((1-x)*(1+x))) }
+
+// Acos returns the inverse cosine of x, for the reason given at [Asin].
+func Acos(x float64) float64 { return math.Atan2(math.Sqrt((1-x)*(1+x)), x) }
 
 // ErfcInv returns the inverse of the complementary error function: +Inf for 0,
 // -Inf for 2, NaN outside [0, 2].
@@ -20,20 +49,30 @@ import "math"
 // From 1/2 on it is Erfinv(1-x), where the difference is exact. Below, equation
 // 26.2.23 of Abramowitz and Stegun, "Handbook of mathematical functions", whose
 // error is under 4.5e-4, is the start of two of Halley's steps on erfc(y) = x,
-// each of which cubes the error.
+// each of which cubes the error. Where erfc would be subnormal and short of
+// digits, the steps invert the asymptotic series 7.1.23 of the same book
+// instead, which gain a factor of 1400 each.
 func ErfcInv(x float64) float64 {
 	if !(x > 0 && x < 0.5) {
 		if x == 0 {
-			return math.Inf(1)
+			return inf
 		}
 		return math.Erfinv(1 - x)
 	}
-	t := math.Sqrt(-2 * (math.Log(x) - math.Ln2))
+	log := Log(x)
+	t := math.Sqrt(-2 * (log - math.Ln2))
 	y := t - (2.515517+t*(0.802853+t*0.010328))/(1+t*(1.432788+t*(0.189269+t*0.001308)))
 	y /= math.Sqrt2
+	if x < 0x1p-1000 {
+		for range 5 {
+			s := 1 / (2 * y * y)
+			y = math.Sqrt(math.Log1p(-s*(1-3*s*(1-5*s*(1-7*s)))) - log - math.Log(y*math.SqrtPi))
+		}
+		return y
+	}
 	for range 2 {
 		step := (math.Erfc(y) - x) / (2 / math.SqrtPi * math.Exp(-y*y))
-		y += step / (1 + y*step)
+		y += step / (1 - y*step)
 	}
 	return y
 }
@@ -41,8 +80,11 @@ func ErfcInv(x float64) float64 {
 // Lgamma returns the logarithm of the absolute value of the gamma function, +Inf
 // for both infinities and at the poles.
 func Lgamma(x float64) float64 {
-	if math.IsInf(x, -1) {
+	switch {
+	case math.IsInf(x, -1):
 		return math.Inf(1)
+	case math.Abs(x) < 0x1p-1022: // |gamma(x)| is 1/|x|, see [Log]
+		return -Log(math.Abs(x))
 	}
 	y, _ := math.Lgamma(x)
 	return y
