@@ -13,15 +13,11 @@
 #ifndef NVFUSER_GO_WEAK_PYTHON_H
 #define NVFUSER_GO_WEAK_PYTHON_H
 
-#if !__has_include(<Python.h>)
-#warning "The folder of Python.h is not known. Build with make build, or set the flags of cgo first: eval \"$(make -s env)\""
-#endif
-
 #define PyAPI_FUNC(type) __attribute__((weak, visibility("default"))) type
 #define PyAPI_DATA(type) extern __attribute__((weak, visibility("default"))) type
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000 /* CPython 3.11 and later */
-#include <Python.h>
+#include <Python.h> /* Not found? Build with make build, or set the flags: eval "$(make -s env)" */
 
 #endif
