@@ -42,7 +42,7 @@ func StoreFloat(t Type, b []byte, x float64) {
 	case Half:
 		binary.LittleEndian.PutUint16(b, uint16(narrowHalf.code(math.Float32bits(float32(Round(t, x))))))
 	case BFloat16:
-		binary.LittleEndian.PutUint16(b, uint16(narrowBFloat16.code(math.Float32bits(float32(Round(t, x))))))
+		binary.LittleEndian.PutUint16(b, codeBFloat16(math.Float32bits(float32(Round(t, x)))))
 	case Float8E4M3FN:
 		b[0] = uint8(narrowFloat8E4M3.code(math.Float32bits(float32(Round(t, x)))))
 	case Float8E5M2:

@@ -6,17 +6,28 @@ import "math"
 // the multiples of a quantum that is fixed below the smallest normal number and
 // doubles with the exponent above it.
 type format struct {
-	mantissa int     // explicit bits
-	emin     int     // exponent of the smallest normal number
-	max      float64 // largest finite value
-	over     float64 // what a magnitude that rounds past max becomes
+	drop      uint    // bits of a float64 mantissa that it lacks
+	minNormal uint64  // bits of the smallest normal number
+	magic     float64 // power of two whose last place is the smallest subnormal
+	max       uint64  // bits of the largest finite value
+	over      uint64  // bits of what a magnitude that rounds past max becomes
+}
+
+func makeFormat(mantissa, emin int, max, over float64) format {
+	return format{
+		drop:      uint(52 - mantissa),
+		minNormal: math.Float64bits(math.Ldexp(1, emin)),
+		magic:     math.Ldexp(1, emin-mantissa+52),
+		max:       math.Float64bits(max),
+		over:      math.Float64bits(over),
+	}
 }
 
 var (
-	formatHalf       = format{10, -14, 65504, math.Inf(1)}
-	formatBFloat16   = format{7, -126, 0x1.fep127, math.Inf(1)}
-	formatFloat8E4M3 = format{3, -6, 448, 448}
-	formatFloat8E5M2 = format{2, -14, 57344, math.Inf(1)}
+	formatHalf       = makeFormat(10, -14, 65504, math.Inf(1))
+	formatBFloat16   = makeFormat(7, -126, 0x1.fep127, math.Inf(1))
+	formatFloat8E4M3 = makeFormat(3, -6, 448, 448)
+	formatFloat8E5M2 = makeFormat(2, -14, 57344, math.Inf(1))
 )
 
 // Round returns the value of the floating type t that is nearest to x, ties to
@@ -65,24 +76,26 @@ func RoundComplex(t Type, x complex128) complex128 {
 	panic("dtype: RoundComplex to " + t.String())
 }
 
-// round adds a power of two whose last bit is the quantum of x, so that the
-// addition rounds there, and takes it away again.
+// round adds half of the last place to the bits and cuts them; of a subnormal
+// the last place is fixed, and adding a power of two rounds there.
 func (f *format) round(x float64) float64 {
-	e := int(math.Float64bits(x)>>52)&0x7ff - 1023
-	if e == 1024 && x != x {
+	const sign = 1 << 63
+	bits := math.Float64bits(x)
+	a := bits &^ sign
+	switch {
+	case a > 0x7ff<<52:
 		return x
+	case a >= f.minNormal:
+		drop := f.drop & 63
+		a += 1<<((drop-1)&63) - 1 + a>>drop&1
+		a &^= 1<<drop - 1
+		if a > f.max {
+			a = f.over
+		}
+	default:
+		a = math.Float64bits(math.Float64frombits(a) + f.magic - f.magic)
 	}
-	quantum := max(e, f.emin) - f.mantissa
-	r := math.Abs(x)
-	if r <= f.max {
-		shift := math.Float64frombits(uint64(quantum+52+1023) << 52)
-		r = (r + shift) - shift
-	} else if r >= f.max+math.Float64frombits(uint64(quantum-1+1023)<<52) {
-		r = f.over
-	} else {
-		r = f.max
-	}
-	return math.Copysign(r, x)
+	return math.Float64frombits(a | bits&sign)
 }
 
 func roundFloat8E8M0(x float64) float64 {
