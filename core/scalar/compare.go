@@ -2,6 +2,8 @@ package scalar
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	"nvfuser_go/core/dtype"
 )
@@ -12,6 +14,12 @@ func (t *Table) Min(a, b ID) ID { return t.extremum(Min, a, b) }
 // Max returns the larger of a and b.
 func (t *Table) Max(a, b ID) ID { return t.extremum(Max, a, b) }
 
+// maxExtremum bounds the operands of a Min or Max; an operand that exceeds it
+// is not opened.
+const maxExtremum = 8
+
+// extremum returns the Min or Max of a and b: of all operands in ascending
+// order, less those that another one makes irrelevant.
 func (t *Table) extremum(op Op, a, b ID) ID {
 	a, b, dt := t.unify(op, a, b)
 	x, ok := t.ConstInt(a)
@@ -20,10 +28,59 @@ func (t *Table) extremum(op Op, a, b ID) ID {
 		r, _ := arithmetic(op, dt, x, y)
 		return t.integer(dt, r)
 	}
-	if a == b {
-		return a
+	operands := slices.Concat(t.operands(op, a), t.operands(op, b))
+	if len(operands) > maxExtremum {
+		operands = []ID{a, b}
 	}
-	return t.intern(op, dt, min(a, b), max(a, b))
+	slices.Sort(operands)
+	operands = slices.Compact(operands)
+	kept := slices.Clone(operands)
+	for i := len(operands) - 1; i >= 0; i-- {
+		others := slices.Delete(slices.Clone(kept), i, i+1)
+		if slices.ContainsFunc(others, func(o ID) bool { return t.beats(op, dt, o, operands[i]) }) {
+			kept = others
+		}
+	}
+	if len(kept) == 1 {
+		return kept[0]
+	}
+	return t.intern(op, dt, kept...)
+}
+
+func (t *Table) operands(op Op, id ID) []ID {
+	if t.Op(id) == op {
+		return t.Args(id)
+	}
+	return []ID{id}
+}
+
+// beats reports whether Min or Max of a and b is provably a.
+func (t *Table) beats(op Op, dt dtype.Type, a, b ID) bool {
+	x, ok := t.ConstInt(a)
+	y, ok2 := t.ConstInt(b)
+	switch {
+	case ok && ok2:
+		r, _ := arithmetic(op, dt, x, y)
+		return r == x
+	case !reasoned(dt):
+		return false
+	case op == Min:
+		return t.atMost(a, b)
+	}
+	return t.atMost(b, a)
+}
+
+// atMost reports whether a <= b provably.
+func (t *Table) atMost(a, b ID) bool {
+	if t.facts[a].Hi <= t.facts[b].Lo {
+		return true
+	}
+	if !t.exact(a) || !t.exact(b) {
+		return false
+	}
+	s := t.gather(dtype.Index, part{a, 1}, part{b, -1})
+	f := t.sumFacts(&s)
+	return f.bounded() && f.Hi <= 0
 }
 
 // Lt returns a < b.
@@ -36,25 +93,265 @@ func (t *Table) Le(a, b ID) ID { return t.comparison(Le, a, b) }
 func (t *Table) Eq(a, b ID) ID { return t.comparison(Eq, a, b) }
 
 func (t *Table) comparison(op Op, a, b ID) ID {
-	if op != Eq || t.Type(a) != dtype.Bool || t.Type(b) != dtype.Bool {
-		a, b, _ = t.unify(op, a, b)
+	dt := t.Type(a)
+	if op != Eq || dt != dtype.Bool || t.Type(b) != dtype.Bool {
+		a, b, dt = t.unify(op, a, b)
 	}
-	if t.Type(a) == dtype.Int {
-		a, b = t.AsIndex(a), t.AsIndex(b)
+	if dt == dtype.Int { // the value is the same, and there is one node for both
+		a, b, dt = t.AsIndex(a), t.AsIndex(b), dtype.Index
 	}
 	x, ok := t.ConstInt(a)
 	y, ok2 := t.ConstInt(b)
-	if ok && ok2 {
-		r, _ := arithmetic(op, t.Type(a), x, y)
+	switch {
+	case ok && ok2:
+		r, _ := arithmetic(op, dt, x, y)
 		return t.Bool(r != 0)
-	}
-	if a == b {
+	case a == b:
 		return t.Bool(op != Lt)
+	case op == Eq && dt == dtype.Bool && ok:
+		return t.equalsBool(b, x != 0)
+	case op == Eq && dt == dtype.Bool && ok2:
+		return t.equalsBool(a, y != 0)
+	case op == Eq && dt != dtype.Bool:
+		return t.equal(dt, a, b)
+	case op == Eq:
+		return t.intern(Eq, dtype.Bool, min(a, b), max(a, b))
+	case dt != dtype.Index || t.depth >= maxDepth:
+		return t.intern(op, dtype.Bool, a, b)
 	}
-	if op == Eq {
-		a, b = min(a, b), max(a, b)
+	key := request{op, a, b}
+	if r, ok := t.memo[key]; ok {
+		return r
+	}
+	t.depth++
+	r := t.less(op, a, b)
+	t.depth--
+	t.remember(key, r)
+	return r
+}
+
+func (t *Table) equalsBool(a ID, value bool) ID {
+	if value {
+		return a
+	}
+	return t.Not(a)
+}
+
+// less returns a < b, or a <= b, which it writes as a < b+1 unless that may
+// wrap.
+func (t *Table) less(op Op, a, b ID) ID {
+	strict := op == Lt
+	fa, fb := t.facts[a], t.facts[b]
+	switch {
+	case fa.Hi < fb.Lo, !strict && fa.Hi <= fb.Lo:
+		return t.Bool(true)
+	case fa.Lo > fb.Hi, strict && fa.Lo >= fb.Hi:
+		return t.Bool(false)
+	}
+	if t.exact(a) && t.exact(b) {
+		s := t.gather(dtype.Index, part{a, 1}, part{b, -1})
+		if !strict {
+			t.addTerm(&s, part{t.Int(-1), 1})
+		}
+		if t.sumFacts(&s).bounded() {
+			if r, ok := t.negative(s); ok {
+				return r
+			}
+		}
 	}
 	return t.intern(op, dtype.Bool, a, b)
+}
+
+// negative returns s < 0 for an exact sum s.
+func (t *Table) negative(s sum) (ID, bool) {
+	if !s.negatable() {
+		return None, false
+	}
+	for range maxRounds {
+		f := t.sumFacts(&s)
+		if f.Hi < 0 {
+			return t.Bool(true), true
+		} else if f.Lo >= 0 {
+			return t.Bool(false), true
+		}
+		reduced, ok := t.reduce(&s)
+		if !ok {
+			break
+		}
+		s = reduced
+		if !t.sumFacts(&s).bounded() {
+			return None, false
+		}
+	}
+	if id, ok := t.withoutDivision(s); ok {
+		return id, true
+	}
+	low, high := s.sides()
+	if !t.sumExact(&low) || !t.sumExact(&high) {
+		return None, false
+	}
+	return t.intern(Lt, dtype.Bool, t.build(&low), t.build(&high)), true
+}
+
+// reduce returns e with s < 0 if and only if e < 0: s = c*e' + b, where b/c
+// rounded down is a constant q, and e = e' + q.
+func (t *Table) reduce(s *sum) (sum, bool) {
+	var constants []int64
+	for _, x := range s.terms {
+		if c := magnitude(x.coef); c > 1 {
+			constants = append(constants, c)
+		}
+	}
+	slices.Sort(constants)
+	for _, c := range slices.Backward(slices.Compact(constants)) {
+		low, high := sum{dt: s.dt, constant: s.constant}, sum{dt: s.dt}
+		for _, x := range s.terms {
+			if x.coef%c == 0 {
+				high.terms = append(high.terms, term{x.product, x.coef / c})
+			} else {
+				low.terms = append(low.terms, x)
+			}
+		}
+		f := t.sumFacts(&low)
+		if q := floorDiv(f.Lo, c); f.bounded() && q == floorDiv(f.Hi, c) {
+			high.constant = q
+			return high, true
+		}
+	}
+	return t.reduceByFactor(s)
+}
+
+// reduceByFactor is reduce for a positive factor c of some products.
+func (t *Table) reduceByFactor(s *sum) (sum, bool) {
+	var factors []ID
+	for _, x := range s.terms {
+		if t.exact(x.product) && len(t.factors(x.product)) > 1 {
+			factors = append(factors, t.factors(x.product)...)
+		}
+	}
+	slices.Sort(factors)
+	for _, c := range slices.Compact(factors) {
+		if t.facts[c].Lo < 1 {
+			continue
+		}
+		low := sum{dt: s.dt, constant: s.constant}
+		var high []part
+		for _, x := range s.terms {
+			if rest, ok := without(t.factors(x.product), []ID{c}); ok && t.exact(x.product) {
+				high = append(high, t.of(s.dt, x.coef, rest))
+			} else {
+				low.terms = append(low.terms, x)
+			}
+		}
+		if within(t.sumFacts(&low), t.facts[c].Lo) {
+			return t.gather(s.dt, high...), true
+		}
+	}
+	return sum{}, false
+}
+
+// withoutDivision returns s < 0 if one side of it is a single division by a
+// positive number:
+//
+//	a/d < n    a < n*d
+//	n < a/d    (n+1)*d - 1 < a
+func (t *Table) withoutDivision(s sum) (ID, bool) {
+	for i, x := range s.terms {
+		if t.Op(x.product) != FloorDiv || x.coef != 1 && x.coef != -1 {
+			continue
+		}
+		a, d := t.Args(x.product)[0], t.Args(x.product)[1]
+		if t.facts[d].Lo < 1 || slices.ContainsFunc(s.terms, func(y term) bool { return y != x && (y.coef < 0) == (x.coef < 0) }) {
+			continue
+		}
+		n := sum{dt: s.dt, constant: s.constant}
+		n.terms = slices.Delete(slices.Clone(s.terms), i, i+1)
+		if x.coef > 0 {
+			n.constant = -n.constant
+			for i := range n.terms { // each is negative
+				n.terms[i].coef = -n.terms[i].coef
+			}
+			if limit, ok := t.exactProduct(n, d); ok {
+				return t.Lt(a, limit), true
+			}
+			continue
+		}
+		t.addTerm(&n, part{t.Int(1), 1})
+		if limit, ok := t.exactProduct(n, d); ok && t.facts[limit].Lo > math.MinInt64 {
+			return t.Lt(t.Add(limit, t.Int(-1)), a), true
+		}
+	}
+	return None, false
+}
+
+// exactProduct returns s*d if its value fits in 64 bits.
+func (t *Table) exactProduct(s sum, d ID) (ID, bool) {
+	f := t.sumFacts(&s)
+	if !t.sumExact(&s) || !mulFacts(f, t.facts[d]).bounded() {
+		return None, false
+	}
+	return t.Mul(t.build(&s), d), true
+}
+
+// sides returns the sums a and b with s = a - b whose coefficients are
+// positive. So is the constant, unless there is no other term on its side. s
+// must be negatable.
+func (s *sum) sides() (a, b sum) {
+	a, b = sum{dt: s.dt}, sum{dt: s.dt}
+	for _, x := range s.terms {
+		if x.coef > 0 {
+			a.terms = append(a.terms, x)
+		} else {
+			b.terms = append(b.terms, term{x.product, -x.coef})
+		}
+	}
+	if s.constant < 0 && len(a.terms) > 0 || len(b.terms) == 0 {
+		b.constant = -s.constant
+	} else {
+		a.constant = s.constant
+	}
+	return a, b
+}
+
+// negatable reports whether no coefficient of s is the least integer, which has
+// no negative.
+func (s *sum) negatable() bool {
+	return s.constant != math.MinInt64 &&
+		!slices.ContainsFunc(s.terms, func(x term) bool { return x.coef == math.MinInt64 })
+}
+
+// equal returns a == b for integers of type dt. The difference is compared with
+// 0, which is right in the ring of the type as well.
+func (t *Table) equal(dt dtype.Type, a, b ID) ID {
+	s := t.gather(dt, part{a, 1}, part{b, -1})
+	if len(s.terms) == 0 {
+		return t.Bool(s.constant == 0)
+	}
+	if !s.negatable() {
+		return t.intern(Eq, dtype.Bool, min(a, b), max(a, b))
+	}
+	if s.terms[0].coef < 0 {
+		for i := range s.terms {
+			s.terms[i].coef = -s.terms[i].coef
+		}
+		s.constant = -s.constant
+	}
+	if f := t.sumFacts(&s); reasoned(dt) && f.bounded() {
+		n := sum{dt: dt, terms: s.terms}
+		if f.Lo > 0 || f.Hi < 0 || t.sumFacts(&n).bounded() && !divides(t.sumFacts(&n).Divisor, s.constant) {
+			return t.Bool(false)
+		}
+		g := s.constant
+		for _, x := range s.terms {
+			g = gcd(g, x.coef)
+		}
+		for i := range s.terms {
+			s.terms[i].coef /= g
+		}
+		s.constant /= g
+	}
+	x, y := s.sides()
+	return t.intern(Eq, dtype.Bool, t.build(&x), t.build(&y))
 }
 
 // Select returns a if the Bool c is true, else b. a and b have one type, of any
@@ -71,7 +368,44 @@ func (t *Table) Select(c, a, b ID) ID {
 	} else if ok {
 		return b
 	}
+	if t.Type(a) == dtype.Bool {
+		x, ok := t.ConstInt(a)
+		y, ok2 := t.ConstInt(b)
+		if ok && ok2 && x > y {
+			return c
+		} else if ok && ok2 {
+			return t.complement(c)
+		}
+	}
+	if n, ok := t.negated(c); ok {
+		return t.Select(n, b, a)
+	}
 	return t.intern(Select, t.Type(a), c, a, b)
+}
+
+// complement returns not c.
+func (t *Table) complement(c ID) ID {
+	if n, ok := t.negated(c); ok {
+		return n
+	}
+	switch t.Op(c) {
+	case Lt:
+		return t.Le(t.Args(c)[1], t.Args(c)[0])
+	case Le:
+		return t.Lt(t.Args(c)[1], t.Args(c)[0])
+	}
+	return t.intern(Select, dtype.Bool, c, t.Bool(false), t.Bool(true))
+}
+
+// negated returns n if c is not n.
+func (t *Table) negated(c ID) (ID, bool) {
+	if t.Op(c) != Select {
+		return None, false
+	}
+	args := t.Args(c)
+	x, ok := t.ConstInt(args[1])
+	y, ok2 := t.ConstInt(args[2])
+	return args[0], t.Type(c) == dtype.Bool && ok && ok2 && x < y
 }
 
 // Not returns whether the Bool a is false.

@@ -1,6 +1,11 @@
 package scalar
 
-import "nvfuser_go/core/dtype"
+import (
+	"math"
+	"slices"
+
+	"nvfuser_go/core/dtype"
+)
 
 // FloorDiv returns a / b rounded down.
 func (t *Table) FloorDiv(a, b ID) ID { return t.division(FloorDiv, a, b) }
@@ -23,7 +28,7 @@ func (t *Table) CeilDiv(a, b ID) ID {
 		if t.sumFacts(&n).bounded() {
 			return t.FloorDiv(t.linear(dt, part{a, 1}, part{b, 1}, part{t.integer(dt, 1), -1}), b)
 		}
-		if t.facts[a].Lo > -1<<63 {
+		if t.facts[a].Lo > math.MinInt64 {
 			return t.Neg(t.FloorDiv(t.Neg(a), b))
 		}
 	}
@@ -36,21 +41,434 @@ func (t *Table) division(op Op, a, b ID) ID {
 	return t.divide(op, dt, a, b)
 }
 
-func (t *Table) divide(op Op, dt dtype.Type, a, b ID) ID {
-	x, ok := t.ConstInt(a)
-	y, ok2 := t.ConstInt(b)
-	if ok && ok2 && y != 0 {
-		r, _ := arithmetic(op, dt, x, y)
+// maxDepth bounds the nesting of rules that apply rules. Beyond it a division or
+// comparison stays as it is. Expressions of real fusions reach less than 10.
+const maxDepth = 64
+
+func (t *Table) divide(op Op, dt dtype.Type, x, d ID) ID {
+	n, ok := t.ConstInt(x)
+	c, constant := t.ConstInt(d)
+	if ok && constant && c != 0 {
+		r, _ := arithmetic(op, dt, n, c)
 		return t.integer(dt, r)
 	}
-	if ok2 && y == 1 {
+	if dt == dtype.UInt64 || reasoned(dt) && t.facts[x].Lo >= 0 && t.facts[d].Lo >= 0 {
+		switch op {
+		case TruncDiv:
+			op = FloorDiv
+		case Rem:
+			op = Mod
+		}
+	}
+	if constant && c == 1 {
 		if op == FloorDiv || op == TruncDiv {
-			return a
+			return x
 		}
 		return t.integer(dt, 0)
 	}
-	return t.intern(op, dt, a, b)
+	if !reasoned(dt) || op == TruncDiv || op == Rem || t.depth >= maxDepth {
+		return t.intern(op, dt, x, d)
+	}
+	key := request{op, x, d}
+	if r, ok := t.memo[key]; ok {
+		return r
+	}
+	t.depth++
+	var r ID
+	if op == FloorDiv {
+		r = t.floorDivRules(dt, x, d)
+	} else {
+		r = t.modRules(dt, x, d)
+	}
+	t.depth--
+	t.remember(key, r)
+	return r
 }
 
-// recombine simplifies terms of s together.
-func (t *Table) recombine(s *sum) {}
+// floorDivRules returns x / d rounded down. Each rule but the first needs that
+// d > 0 and that x is the exact sum of its terms.
+func (t *Table) floorDivRules(dt dtype.Type, x, d ID) ID {
+	if c, ok := t.ConstInt(d); ok && c < 0 && c != math.MinInt64 && t.facts[x].Lo > math.MinInt64 {
+		return t.divide(FloorDiv, dt, t.Neg(x), t.integer(dt, -c))
+	}
+	if t.facts[d].Lo < 1 || !t.exact(x) {
+		return t.intern(FloorDiv, dt, x, d)
+	}
+	if f := divFacts(FloorDiv, t.facts[x], t.facts[d]); f.Lo == f.Hi {
+		return t.integer(dt, f.Lo)
+	}
+	if q, r, ok := t.split(dt, x, d); ok {
+		return t.linear(dt, append(q, part{t.divide(FloorDiv, dt, t.build(&r), d), 1})...)
+	}
+	if c, ok := t.cancel(dt, x, d); ok {
+		return t.divide(FloorDiv, dt, c.numerator, c.divisor)
+	}
+	if t.Op(x) == Mod { // (a % (d*n)) / d = (a / d) % n
+		a, m := t.Args(x)[0], t.Args(x)[1]
+		if q, r, ok := t.split(dt, m, d); ok && r.size() == 0 && t.facts[m].Lo >= 1 && t.exact(m) {
+			return t.divide(Mod, dt, t.divide(FloorDiv, dt, a, d), t.linear(dt, q...))
+		}
+	}
+	if n, e, ok := t.denest(dt, x, d); ok {
+		return t.divide(FloorDiv, dt, n, e)
+	}
+	return t.intern(FloorDiv, dt, x, d)
+}
+
+// modRules returns x - d*(x / d).
+func (t *Table) modRules(dt dtype.Type, x, d ID) ID {
+	fx, fd := t.facts[x], t.facts[d]
+	c, constant := t.ConstInt(d)
+	if constant && c < 0 && c != math.MinInt64 && fx.Lo > math.MinInt64 {
+		return t.Neg(t.divide(Mod, dt, t.Neg(x), t.integer(dt, -c)))
+	}
+	if fd.Lo < 1 {
+		return t.intern(Mod, dt, x, d)
+	}
+	if fx.Lo >= 0 && fx.Hi < fd.Lo {
+		return x
+	}
+	if q := floorDiv(fx.Lo, fd.Lo); constant && q == floorDiv(fx.Hi, c) {
+		return t.linear(dt, part{x, 1}, part{t.integer(dt, c), -q})
+	}
+	if !t.exact(x) {
+		return t.intern(Mod, dt, x, d)
+	}
+	if _, r, ok := t.split(dt, x, d); ok {
+		return t.divide(Mod, dt, t.build(&r), d)
+	}
+	if t.Op(x) == Mod && t.Divides(d, t.Args(x)[1]) { // (a % (d*n)) % d = a % d
+		return t.divide(Mod, dt, t.Args(x)[0], d)
+	}
+	if c, ok := t.cancel(dt, x, d); ok {
+		rest := t.build(&c.low)
+		return t.linear(dt, part{t.Mul(c.factor, t.divide(Mod, dt, c.numerator, c.divisor)), 1}, part{rest, 1})
+	}
+	return t.intern(Mod, dt, x, d)
+}
+
+// monomial returns id as a constant times factors; a sum is a factor.
+func (t *Table) monomial(id ID) (int64, []ID) {
+	if c, ok := t.ConstInt(id); ok {
+		return c, nil
+	}
+	if t.scaled(id) {
+		c, _ := t.ConstInt(t.Args(id)[1])
+		return c, t.factors(t.Args(id)[0])
+	}
+	return 1, t.factors(id)
+}
+
+// without returns factors less those of divisor, both in ascending order, if
+// they are all there.
+func without(factors, divisor []ID) ([]ID, bool) {
+	if len(divisor) > len(factors) {
+		return nil, false
+	}
+	rest := make([]ID, 0, len(factors)-len(divisor))
+	for _, f := range factors {
+		if len(divisor) > 0 && f == divisor[0] {
+			divisor = divisor[1:]
+		} else {
+			rest = append(rest, f)
+		}
+	}
+	return rest, len(divisor) == 0
+}
+
+// of returns coef times the product of factors as a part.
+func (t *Table) of(dt dtype.Type, coef int64, factors []ID) part {
+	if len(factors) == 0 {
+		return part{t.integer(dt, 1), coef}
+	}
+	return t.product(dt, coef, factors, nil)
+}
+
+// atom reports whether id is neither a constant nor a sum nor a product.
+func (t *Table) atom(id ID) bool {
+	op := t.Op(id)
+	return op != Const && op != Add && op != Mul
+}
+
+// split returns q, not empty, and r with x = q*d + r as exact integers. The
+// remainder of a coefficient has its sign, that of the constant is
+// non-negative: (5*a - b + 7)/4 = a + 1 + (a - b + 3)/4.
+func (t *Table) split(dt dtype.Type, x, d ID) ([]part, sum, bool) {
+	s := t.sumOf(x)
+	if t.Op(d) == Add {
+		if q, r, ok := t.splitBySum(s, d); ok {
+			return q, r, true
+		}
+	}
+	dc, df := t.monomial(d)
+	if dc == 0 || len(df) > 0 && !t.exact(d) {
+		return nil, s, false
+	}
+	var q []part
+	r := sum{dt: dt}
+	for _, p := range s.terms {
+		rest, ok := without(t.factors(p.product), df)
+		if !ok || len(df) > 0 && !t.exact(p.product) {
+			r.terms = append(r.terms, p)
+			continue
+		}
+		if n := p.coef / dc; n != 0 {
+			q = append(q, t.of(dt, n, rest))
+		}
+		n := p.coef % dc
+		if n == 0 {
+			continue
+		}
+		if e, ok := t.divideByFacts(dt, term{p.product, n}, dc); ok && len(df) == 0 && !t.atom(x) {
+			q = append(q, e)
+		} else {
+			r.terms = append(r.terms, term{p.product, n})
+		}
+	}
+	r.constant = s.constant
+	if len(df) == 0 && dc > 0 {
+		if n := floorDiv(s.constant, dc); n != 0 {
+			q = append(q, part{t.integer(dt, 1), n})
+		}
+		r.constant = floorMod(s.constant, dc)
+	}
+	return q, r, len(q) > 0 && t.sumExact(&r)
+}
+
+// splitBySum is split for a divisor that is a sum: division of polynomials by
+// the first of the terms of d with the most factors, kept if it leaves fewer
+// terms. Coefficients are small, so none overflows.
+func (t *Table) splitBySum(s sum, d ID) ([]part, sum, bool) {
+	ds := t.sumOf(d)
+	if !t.exact(d) || !t.plain(&s) || !t.plain(&ds) {
+		return nil, s, false
+	}
+	lead := ds.terms[0]
+	for _, x := range ds.terms[1:] {
+		if len(t.factors(x.product)) > len(t.factors(lead.product)) {
+			lead = x
+		}
+	}
+	var q []part
+	r := s
+	for range maxExpand {
+		i := slices.IndexFunc(r.terms, func(x term) bool {
+			_, ok := without(t.factors(x.product), t.factors(lead.product))
+			return ok && x.coef%lead.coef == 0
+		})
+		if i < 0 || !t.plain(&r) {
+			break
+		}
+		rest, _ := without(t.factors(r.terms[i].product), t.factors(lead.product))
+		n := r.terms[i].coef / lead.coef
+		q = append(q, t.of(s.dt, n, rest))
+		parts := r.parts(t)
+		for _, x := range ds.terms {
+			parts = append(parts, t.of(s.dt, -n*x.coef, slices.Sorted(slices.Values(slices.Concat(rest, t.factors(x.product))))))
+		}
+		if ds.constant != 0 {
+			parts = append(parts, t.of(s.dt, -n*ds.constant, rest))
+		}
+		r = t.gather(s.dt, parts...)
+	}
+	return q, r, len(q) > 0 && r.size() < s.size() && t.plain(&r) && t.sumExact(&r)
+}
+
+// plain reports whether the coefficients of s are small and its products exact.
+func (t *Table) plain(s *sum) bool {
+	const limit = 1 << 20
+	small := func(n int64) bool { return -limit < n && n < limit }
+	return !s.wrapped && small(s.constant) && !slices.ContainsFunc(s.terms, func(x term) bool {
+		return !small(x.coef) || !t.exact(x.product)
+	})
+}
+
+// divideByFacts returns p/c if the facts show that c > 0 divides p.
+func (t *Table) divideByFacts(dt dtype.Type, p term, c int64) (part, bool) {
+	if c < 1 {
+		return part{}, false
+	}
+	g := gcd(p.coef, c)
+	coef := p.coef / g
+	c /= g
+	if !divides(c, t.facts[p.product].Divisor) {
+		return part{}, false
+	}
+	if c == 1 {
+		return part{p.product, coef}, true
+	}
+	result := t.integer(dt, 1)
+	for _, f := range t.factors(p.product) {
+		if g := gcd(t.facts[f].Divisor, c); g > 1 {
+			f = t.divide(FloorDiv, dt, f, t.integer(dt, g))
+			c /= g
+		}
+		result = t.Mul(result, f)
+	}
+	return part{result, coef}, true
+}
+
+// A reduced division: x = numerator*factor + low and d = divisor*factor, with
+// 0 <= low < factor.
+type reduced struct {
+	numerator, divisor, factor ID
+	low                        sum
+}
+
+// cancel finds a common factor of d and a part of x whose rest is less than it.
+func (t *Table) cancel(dt dtype.Type, x, d ID) (reduced, bool) {
+	dc, df := t.monomial(d)
+	if t.atom(x) || len(df) > 0 && !t.exact(d) {
+		return reduced{}, false
+	}
+	s := t.sumOf(x)
+	for _, c := range t.commonConstants(&s, dc) {
+		high, low := t.cut(dt, &s, c)
+		if len(high) > 0 && within(t.sumFacts(&low), c) {
+			e := t.linear(dt, t.of(dt, dc/c, df))
+			return reduced{t.linear(dt, high...), e, t.integer(dt, c), low}, true
+		}
+	}
+	for i, f := range df {
+		if i > 0 && df[i-1] == f || t.facts[f].Lo < 1 {
+			continue
+		}
+		var high []part
+		low := sum{dt: dt, constant: s.constant}
+		for _, p := range s.terms {
+			if rest, ok := without(t.factors(p.product), []ID{f}); ok && t.exact(p.product) {
+				high = append(high, t.of(dt, p.coef, rest))
+			} else {
+				low.terms = append(low.terms, p)
+			}
+		}
+		if len(high) > 0 && within(t.sumFacts(&low), t.facts[f].Lo) {
+			rest, _ := without(df, []ID{f})
+			return reduced{t.linear(dt, high...), t.linear(dt, t.of(dt, dc, rest)), f, low}, true
+		}
+	}
+	return reduced{}, false
+}
+
+// within reports whether f shows that 0 <= n < limit.
+func within(f Facts, limit int64) bool { return f.Lo >= 0 && f.Hi < limit }
+
+// commonConstants returns the constants over 1 that divide c and a term of s,
+// the largest of each term, in descending order.
+func (t *Table) commonConstants(s *sum, c int64) []int64 {
+	if c < 2 {
+		return nil
+	}
+	var common []int64
+	for _, p := range s.terms {
+		g := gcd(p.coef, c)
+		if g *= gcd(t.facts[p.product].Divisor, c/g); g > 1 {
+			common = append(common, g)
+		}
+	}
+	slices.Sort(common)
+	slices.Reverse(common)
+	return slices.Compact(common)
+}
+
+// cut returns the terms of s that c divides, divided by it, and the rest.
+func (t *Table) cut(dt dtype.Type, s *sum, c int64) (high []part, low sum) {
+	low = sum{dt: dt, constant: floorMod(s.constant, c)}
+	for _, p := range s.terms {
+		if e, ok := t.divideByFacts(dt, p, c); ok {
+			high = append(high, e)
+		} else {
+			low.terms = append(low.terms, p)
+		}
+	}
+	if n := floorDiv(s.constant, c); n != 0 {
+		high = append(high, part{t.integer(dt, 1), n})
+	}
+	return high, low
+}
+
+// denest returns n and e with n/e = (a/b + c)/d, where x = a/b + c has one
+// division: n = a + b*c and e = b*d.
+func (t *Table) denest(dt dtype.Type, x, d ID) (ID, ID, bool) {
+	s := t.sumOf(x)
+	at := -1
+	for i, p := range s.terms {
+		if t.Op(p.product) != FloorDiv {
+			continue
+		}
+		if at >= 0 || p.coef != 1 {
+			return None, None, false
+		}
+		at = i
+	}
+	if at < 0 {
+		return None, None, false
+	}
+	a, b := t.Args(s.terms[at].product)[0], t.Args(s.terms[at].product)[1]
+	s.terms = slices.Delete(s.terms, at, at+1)
+	if t.facts[b].Lo < 1 || !mulFacts(t.facts[b], t.facts[d]).bounded() {
+		return None, None, false
+	}
+	if s.size() == 0 {
+		return a, t.Mul(b, d), true
+	}
+	c, ok := t.ConstInt(b)
+	if _, ok2 := t.ConstInt(d); !ok || !ok2 || !t.sumFacts(&s).bounded() {
+		return None, None, false
+	}
+	n := addFacts(t.facts[a], mulFacts(t.sumFacts(&s), exactly(c)))
+	if !n.bounded() {
+		return None, None, false
+	}
+	return t.linear(dt, part{a, 1}, part{t.build(&s), c}), t.Mul(b, d), true
+}
+
+// Divides reports whether d provably divides n. It makes no expression.
+func (t *Table) Divides(d, n ID) bool {
+	if d == n {
+		return true
+	}
+	if !reasoned(t.Type(d)) || !reasoned(t.Type(n)) {
+		return false
+	}
+	dc, df := t.monomial(d)
+	if len(df) == 0 && divides(dc, t.facts[n].Divisor) && (dc != 0 || t.facts[n].Divisor == 0) {
+		return true
+	}
+	if !t.exact(n) || len(df) > 0 && !t.exact(d) || dc == 0 {
+		return false
+	}
+	s := t.sumOf(n)
+	if t.Op(d) == Add && t.multiple(&s, d) {
+		return true
+	}
+	if s.constant != 0 && (len(df) > 0 || s.constant%dc != 0) {
+		return false
+	}
+	return !slices.ContainsFunc(s.terms, func(p term) bool {
+		rest, ok := without(t.factors(p.product), df)
+		if !ok || len(df) > 0 && !t.exact(p.product) {
+			return true
+		}
+		divisor := int64(1)
+		for _, f := range rest {
+			divisor *= gcd(t.facts[f].Divisor, dc/gcd(divisor, dc))
+		}
+		return !divides(dc/gcd(p.coef, dc), divisor)
+	})
+}
+
+// multiple reports whether s is a constant times the sum d.
+func (t *Table) multiple(s *sum, d ID) bool {
+	ds := t.sumOf(d)
+	if len(s.terms) != len(ds.terms) || !t.plain(s) || !t.plain(&ds) {
+		return false
+	}
+	n := s.terms[0].coef / ds.terms[0].coef
+	for i, x := range s.terms {
+		if y := ds.terms[i]; x.product != y.product || x.coef != n*y.coef {
+			return false
+		}
+	}
+	return s.constant == n*ds.constant
+}

@@ -14,10 +14,7 @@ func Unknown() Facts { return Facts{math.MinInt64, math.MaxInt64, 1} }
 func Range(lo, hi int64) Facts { return Facts{lo, hi, 1} }
 
 func exactly(n int64) Facts {
-	if n == math.MinInt64 { // its magnitude is not an int64
-		return Facts{n, n, 1 << 62}
-	}
-	return Facts{n, n, max(n, -n)}
+	return Facts{n, n, magnitude(n)}
 }
 
 // Hold reports whether the integer n agrees with f.
@@ -34,9 +31,7 @@ func (f Facts) bounded() bool { return f.Lo > math.MinInt64 || f.Hi < math.MaxIn
 // later interval in order; so does a divisor of 0 beside an interval of more
 // than 0, which is more likely to be a field left out.
 func (f Facts) normal() Facts {
-	if f.Divisor < 0 {
-		f.Divisor = -max(f.Divisor, -math.MaxInt64)
-	}
+	f.Divisor = magnitude(f.Divisor)
 	if f.Divisor == 0 && (f.Lo != 0 || f.Hi != 0) {
 		f.Divisor = 1
 	}
@@ -204,12 +199,22 @@ func divides(d, n int64) bool {
 	return n%d == 0
 }
 
+// gcd returns the greatest common divisor of a and b, 0 if both are 0.
 func gcd(a, b int64) int64 {
 	for b != 0 {
 		a, b = b, a%b
 	}
-	if a < 0 {
-		return -max(a, -math.MaxInt64)
+	return magnitude(a)
+}
+
+// magnitude returns |a|, or of the least integer, whose magnitude is not an
+// int64, the largest power of two: divisors may be too small.
+func magnitude(a int64) int64 {
+	switch {
+	case a == math.MinInt64:
+		return 1 << 62
+	case a < 0:
+		return -a
 	}
 	return a
 }

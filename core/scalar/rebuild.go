@@ -84,30 +84,40 @@ func (t *Table) Apply(op Op, dt dtype.Type, args ...ID) ID {
 		return t.intern(op, dt, args...)
 	}
 	id := t.apply(op, args)
-	if dt == dtype.Index {
+	if dt == dtype.Index && t.Type(id) == dtype.Int {
 		return t.AsIndex(id)
 	}
 	return id
 }
 
 func (t *Table) apply(op Op, args []ID) ID {
-	binary := map[Op]func(a, b ID) ID{
-		Mul: t.Mul, Min: t.Min, Max: t.Max, FloorDiv: t.FloorDiv, Mod: t.Mod, TruncDiv: t.TruncDiv, Rem: t.Rem,
-		Lt: t.Lt, Le: t.Le, Eq: t.Eq,
-	}[op]
 	switch {
-	case op == Add && len(args) > 0:
+	case op == Add && len(args) >= 2:
 		return t.addAll(args)
 	case op == Select && len(args) == 3:
 		return t.Select(args[0], args[1], args[2])
-	case binary != nil && len(args) == 2, binary != nil && len(args) > 2 && (op == Mul || op == Min || op == Max):
+	case len(args) == 2, len(args) > 2 && (op == Mul || op == Min || op == Max):
 		id := args[0]
 		for _, a := range args[1:] {
-			id = binary(id, a)
+			id = t.binary(op, id, a)
 		}
 		return id
 	}
 	panic(fmt.Sprintf("scalar: operation %d on %d operands", op, len(args)))
+}
+
+func (t *Table) binary(op Op, a, b ID) ID {
+	switch op {
+	case Mul:
+		return t.Mul(a, b)
+	case Min, Max:
+		return t.extremum(op, a, b)
+	case FloorDiv, Mod, TruncDiv, Rem:
+		return t.division(op, a, b)
+	case Lt, Le, Eq:
+		return t.comparison(op, a, b)
+	}
+	panic(fmt.Sprintf("scalar: operation %d on 2 operands", op))
 }
 
 // addAll adds all args at once, without a node for each partial sum.

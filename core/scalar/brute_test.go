@@ -1,0 +1,350 @@
+package scalar
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core/dtype"
+)
+
+// A plan is a source of choices: random numbers, or the bytes of the fuzzer.
+type plan func(n int) int
+
+func randomPlan(seed uint64) plan {
+	r := rand.New(rand.NewPCG(seed, 1))
+	return r.IntN
+}
+
+func bytePlan(data []byte) plan {
+	i := 0
+	return func(n int) int {
+		if i >= len(data) {
+			return 0
+		}
+		i++
+		return int(data[i-1]) % n
+	}
+}
+
+// A tree is an expression that no rule has touched: op, and its value by the
+// definition of op in this file.
+type tree struct {
+	op     Op
+	symbol int   // of a Symbol
+	n      int64 // of a Const
+	args   []*tree
+	id     ID
+}
+
+type domain struct {
+	facts  Facts
+	values []int64
+}
+
+func symbolDomain(choose plan) domain {
+	f := []Facts{
+		{0, 5, 1}, {0, 3, 1}, {1, 6, 1}, {-4, 3, 1}, {0, 12, 4}, {-6, 6, 3}, {1, 3, 1}, {4, 24, 4}, {2, 2, 1}, {0, 7, 1},
+		{math.MaxInt64 - 2, math.MaxInt64, 1}, {math.MinInt64, math.MinInt64 + 2, 1}, {1 << 61, 1<<61 + 1, 1},
+		{-3, -1, 1}, Unknown(), {0, math.MaxInt64, 1},
+	}
+	i := choose(40) // mostly small ranges
+	f2 := f[0]
+	if i < len(f) {
+		f2 = f[i]
+	} else {
+		f2 = f[i%10]
+	}
+	d := domain{facts: f2}
+	if f2.Lo == math.MinInt64 && f2.Hi == math.MaxInt64 {
+		d.values = []int64{math.MinInt64, math.MinInt64 + 1, -7, -1, 0, 1, 6, math.MaxInt64 - 1, math.MaxInt64}
+		return d
+	}
+	if f2.Hi == math.MaxInt64 && f2.Lo == 0 {
+		d.values = []int64{0, 1, 3, 8, 1 << 62, math.MaxInt64 - 3, math.MaxInt64}
+		return d
+	}
+	for n := f2.Lo; ; n++ {
+		if f2.Hold(n) {
+			d.values = append(d.values, n)
+		}
+		if n == f2.Hi {
+			return d
+		}
+	}
+}
+
+func constant(choose plan) int64 {
+	small := []int64{0, 1, 2, 3, 4, 6, 8, 12, 5, 7, 16, 32, -1, -2, -3, -4, -8}
+	if i := choose(60); i == 0 {
+		return []int64{math.MaxInt64, math.MinInt64, 1 << 62, -1 << 62, 1 << 32, math.MaxInt64 - 1}[choose(6)]
+	}
+	return small[choose(len(small))]
+}
+
+// integerTree returns an integer expression over symbols.
+func integerTree(choose plan, symbols, depth int) *tree {
+	if depth == 0 || choose(8) == 0 {
+		if choose(3) == 0 {
+			return &tree{op: Const, n: constant(choose)}
+		}
+		return &tree{op: Symbol, symbol: choose(symbols)}
+	}
+	ops := []Op{Add, Add, Add, Mul, Mul, FloorDiv, FloorDiv, Mod, Mod, TruncDiv, Rem, Min, Max, Select, opSub, opCeilDiv}
+	op := ops[choose(len(ops))]
+	x := &tree{op: op, args: []*tree{integerTree(choose, symbols, depth-1)}}
+	divisor := op == FloorDiv || op == Mod || op == opCeilDiv
+	switch {
+	case op == Select:
+		x.args = []*tree{boolTree(choose, symbols, depth-1), x.args[0], integerTree(choose, symbols, depth-1)}
+	case divisor && choose(3) > 0 || op == Mul && choose(2) > 0:
+		x.args = append(x.args, &tree{op: Const, n: constant(choose)})
+	default:
+		x.args = append(x.args, integerTree(choose, symbols, depth-1))
+	}
+	return x
+}
+
+func boolTree(choose plan, symbols, depth int) *tree {
+	op := []Op{Lt, Lt, Le, Eq}[choose(4)]
+	c := &tree{op: op, args: []*tree{integerTree(choose, symbols, depth), integerTree(choose, symbols, depth)}}
+	switch choose(8) {
+	case 0:
+		return &tree{op: opNot, args: []*tree{c}}
+	case 1:
+		if depth > 0 {
+			return &tree{op: Eq, args: []*tree{c, boolTree(choose, symbols, depth-1)}}
+		}
+	}
+	return c
+}
+
+// Operations of trees that the table writes with others.
+const (
+	opSub Op = 1000 + iota
+	opCeilDiv
+	opNot
+)
+
+func (x *tree) build(tab *Table, symbols []ID) ID {
+	var ids []ID
+	for _, a := range x.args {
+		ids = append(ids, a.build(tab, symbols))
+	}
+	switch x.op {
+	case Const:
+		x.id = tab.Int(x.n)
+	case Symbol:
+		x.id = symbols[x.symbol]
+	case opSub:
+		x.id = tab.Sub(ids[0], ids[1])
+	case opCeilDiv:
+		x.id = tab.CeilDiv(ids[0], ids[1])
+	case opNot:
+		x.id = tab.Not(ids[0])
+	default:
+		x.id = tab.Apply(x.op, tab.Type(ids[len(ids)-1]), ids...)
+	}
+	return x.id
+}
+
+// eval is the definition: exact integers, then modulo 2^64. It returns false
+// for a division by zero.
+func (x *tree) eval(values []int64) (int64, bool) {
+	switch x.op {
+	case Const:
+		return x.n, true
+	case Symbol:
+		return values[x.symbol], true
+	case Select:
+		c, ok := x.args[0].eval(values)
+		if !ok {
+			return 0, false
+		}
+		return x.args[2-c].eval(values)
+	}
+	var v []*big.Int
+	for _, a := range x.args {
+		n, ok := a.eval(values)
+		if !ok {
+			return 0, false
+		}
+		v = append(v, big.NewInt(n))
+	}
+	a := v[0]
+	b := v[len(v)-1]
+	r := new(big.Int)
+	switch x.op {
+	case Add:
+		r.Add(a, b)
+	case opSub:
+		r.Sub(a, b)
+	case Mul:
+		r.Mul(a, b)
+	case Min:
+		r.SetInt64(min(a.Int64(), b.Int64()))
+	case Max:
+		r.SetInt64(max(a.Int64(), b.Int64()))
+	case Lt:
+		r.SetInt64(truth(a.Cmp(b) < 0))
+	case Le:
+		r.SetInt64(truth(a.Cmp(b) <= 0))
+	case Eq:
+		r.SetInt64(truth(a.Cmp(b) == 0))
+	case opNot:
+		r.SetInt64(1 - a.Int64())
+	case FloorDiv, Mod, TruncDiv, Rem, opCeilDiv:
+		if b.Sign() == 0 {
+			return 0, false
+		}
+		q, m := new(big.Int).QuoRem(a, b, new(big.Int))
+		opposite := a.Sign()*b.Sign() < 0
+		switch {
+		case x.op == Rem:
+			q = m
+		case x.op == FloorDiv && opposite && m.Sign() != 0:
+			q.Sub(q, big.NewInt(1))
+		case x.op == opCeilDiv && !opposite && m.Sign() != 0:
+			q.Add(q, big.NewInt(1))
+		case x.op == Mod:
+			q = m
+			if opposite && m.Sign() != 0 {
+				q.Add(m, b)
+			}
+		}
+		r = q
+	}
+	low := new(big.Int).And(r, new(big.Int).SetUint64(math.MaxUint64)) // two's complement
+	return int64(low.Uint64()), true
+}
+
+func (x *tree) String() string {
+	switch x.op {
+	case Const:
+		return fmt.Sprint(x.n)
+	case Symbol:
+		return fmt.Sprintf("i%d", x.symbol)
+	}
+	name := map[Op]string{
+		Add: "add", Mul: "mul", FloorDiv: "floorDiv", Mod: "mod", TruncDiv: "truncDiv", Rem: "rem", Min: "min", Max: "max",
+		Lt: "lt", Le: "le", Eq: "eq", Select: "select", opSub: "sub", opCeilDiv: "ceilDiv", opNot: "not",
+	}[x.op]
+	s := name + "("
+	for i, a := range x.args {
+		if i > 0 {
+			s += ", "
+		}
+		s += a.String()
+	}
+	return s + ")"
+}
+
+// verify compares x with its simplified form for every binding: the value of
+// each subexpression, its facts, and those of all nodes of the table that the
+// form reads.
+func verify(t testing.TB, choose plan, symbols, depth int) {
+	tab := NewTable()
+	domains := make([]domain, symbols)
+	ids := make([]ID, symbols)
+	for i := range domains {
+		domains[i] = symbolDomain(choose)
+		ids[i] = tab.Symbol(dtype.Index, Tag{uint32(i), -1}, domains[i].facts)
+	}
+	x := boolTree(choose, symbols, depth)
+	if choose(4) > 0 {
+		x = integerTree(choose, symbols, depth)
+	}
+	id := x.build(tab, ids)
+	context := func(values []int64) string {
+		s := fmt.Sprintf("%v\nsimplified: %s\n", x, tab.String(id))
+		for i, n := range values {
+			s += fmt.Sprintf("i%d = %d of %+v\n", i, n, domains[i].facts)
+		}
+		return s
+	}
+	if tab.Len() > 20000 {
+		t.Fatalf("%d nodes for %s", tab.Len(), context(nil))
+	}
+	values := make([]int64, symbols)
+	bind := func(s ID) (Value, error) {
+		return Value{Type: dtype.Index, I: values[tab.Tag(s).Val]}, nil
+	}
+	var enumerate func(i int)
+	enumerate = func(i int) {
+		if i < symbols {
+			for _, n := range domains[i].values {
+				values[i] = n
+				enumerate(i + 1)
+			}
+			return
+		}
+		want, ok := x.eval(values)
+		memo := map[ID]Value{}
+		got, err := tab.Eval(id, bind, nil, memo)
+		if ok && err != nil {
+			t.Fatalf("%v: %s", err, context(values))
+		}
+		if ok && got.I != want {
+			t.Fatalf("got %d, want %d: %s", got.I, want, context(values))
+		}
+		if !ok {
+			return
+		}
+		for n, v := range memo {
+			if !tab.Facts(n).Hold(v.I) {
+				t.Fatalf("%s = %d against %+v: %s", tab.String(n), v.I, tab.Facts(n), context(values))
+			}
+		}
+	}
+	enumerate(0)
+}
+
+func TestSimplifiedEqualsOriginal(t *testing.T) {
+	rounds := 6000
+	if testing.Short() {
+		rounds = 1500
+	}
+	for seed := range rounds {
+		choose := randomPlan(uint64(seed))
+		verify(t, choose, 2+choose(2), 1+choose(4))
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func FuzzSimplify(f *testing.F) {
+	f.Add([]byte{})
+	for seed := range 32 {
+		r := rand.New(rand.NewPCG(uint64(seed), 2))
+		data := make([]byte, 8+seed*2)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 128 {
+			return
+		}
+		choose := bytePlan(data)
+		verify(t, choose, 2+choose(2), 1+choose(4))
+	})
+}
+
+func TestDivisionByZeroIsAnError(t *testing.T) {
+	tab := NewTable()
+	n := tab.Symbol(dtype.Index, Tag{0, 0}, Range(0, 100))
+	for _, id := range []ID{
+		tab.FloorDiv(tab.Int(7), n), tab.Mod(n, n), tab.TruncDiv(n, n), tab.Rem(tab.Int(7), n), tab.FloorDiv(n, tab.Int(0)),
+		tab.FloorDiv(tab.Int(0), tab.Int(0)), tab.CeilDiv(n, n),
+	} {
+		_, err := tab.Eval(id, func(ID) (Value, error) { return Value{Type: dtype.Index}, nil }, nil, nil)
+		require.ErrorIs(t, err, ErrDivisionByZero, tab.String(id))
+		require.ErrorContains(t, err, "division by zero in "+"")
+	}
+}
