@@ -6,9 +6,9 @@ import (
 )
 
 // Where the functions of complex numbers have branch cuts, signed zeros choose
-// the side. Infinities and NaN give what annex G of the C standard asks for,
-// which is what torch and NumPy give on a CPU, except where a comment says
-// otherwise.
+// the side. Infinities and NaN give what annex G of the C standard asks for, as
+// NumPy does (it leaves open some signs of a part whose partner is NaN), except
+// where a comment says otherwise.
 
 var (
 	nan        = math.NaN()
@@ -45,11 +45,16 @@ func SignComplex(z complex128) complex128 {
 func ReciprocalComplex(z complex128) complex128 { return 1 / z }
 
 // RsqrtComplex returns 1 / sqrt(z), and (Inf, NaN) for zero, as torch does.
-func RsqrtComplex(z complex128) complex128 { return 1 / cmplx.Sqrt(z) }
+func RsqrtComplex(z complex128) complex128 { return 1 / SqrtComplex(z) }
 
 // SqrtComplex returns the square root of z with a real part that is not
 // negative.
-func SqrtComplex(z complex128) complex128 { return cmplx.Sqrt(z) }
+func SqrtComplex(z complex128) complex128 {
+	if real(z) != real(z) && !math.IsInf(imag(z), 0) {
+		return complexNaN // cmplx.Sqrt keeps an imaginary zero
+	}
+	return cmplx.Sqrt(z)
+}
 
 // SigmoidComplex returns 1 / (1 + exp(-z)). Near the poles, the odd multiples of
 // i pi, the sum loses digits, as it does in torch.
@@ -77,7 +82,7 @@ func ExpComplex(z complex128) complex128 {
 	case y == 0:
 		return complex(math.Exp(x), y)
 	case math.IsInf(x, -1) && !isFinite(y):
-		return 0
+		return complex(0, math.Copysign(0, y))
 	case math.IsInf(x, 1) && !isFinite(y):
 		return complex(x, nan)
 	}
@@ -263,6 +268,8 @@ func AtanhComplex(z complex128) complex128 {
 	case x > 0x1p500 || y > 0x1p500:
 		r := math.Hypot(x/2, y/2)
 		re, im = x/2/r/r/2, math.Pi/2
+	case x == 1 && y == 0:
+		re, im = inf, 0
 	case x == 1 && y < 0x1p-500:
 		re, im = (math.Ln2-Log(y))/2, math.Pi/4
 	default:

@@ -71,25 +71,31 @@ func ulp64(y float64) float64 {
 	return math.Ldexp(1, max(e, -1021)-53)
 }
 
-// TestReference compares with testdata/reference.txt.
-func TestReference(t *testing.T) {
-	file, err := os.Open("testdata/reference.txt")
+// visitTable calls f for every line of a table: a name of references, an
+// argument and a value.
+func visitTable(t *testing.T, path string, f func(name string, argument, want []float64)) {
+	file, err := os.Open(path)
 	require.NoError(t, err)
 	defer file.Close()
-	worst, seen := map[string]float64{}, map[string]bool{}
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
-		name := fields[0]
-		ref, ok := references[name]
-		require.True(t, ok, name)
-		seen[name] = true
+		ref, ok := references[fields[0]]
+		require.True(t, ok, fields[0])
 		var numbers []float64
 		for _, field := range fields[1:] {
 			x, err := strconv.ParseFloat(field, 64)
 			require.NoError(t, err)
 			numbers = append(numbers, x)
 		}
-		argument, want := numbers[:ref.width], numbers[ref.width:]
+		f(fields[0], numbers[:ref.width], numbers[ref.width:])
+	}
+}
+
+func TestReference(t *testing.T) {
+	worst, seen := map[string]float64{}, map[string]bool{}
+	visitTable(t, "testdata/reference.txt", func(name string, argument, want []float64) {
+		ref := references[name]
+		seen[name] = true
 		got := ref.f(argument)
 		require.Len(t, got, len(want))
 		unit := 0.0
@@ -106,9 +112,32 @@ func TestReference(t *testing.T) {
 			}
 			worst[name] = max(worst[name], e)
 		}
-	}
+	})
 	require.Len(t, seen, len(references))
 	for name := range references {
 		t.Logf("%-20s %.2f", name, worst[name])
 	}
+}
+
+// TestSpecialComplex compares with NumPy where a part is zero, infinite or NaN.
+// The sign of a part whose partner is NaN is left open.
+func TestSpecialComplex(t *testing.T) {
+	lines := 0
+	visitTable(t, "testdata/special.txt", func(name string, argument, want []float64) {
+		lines++
+		got := references[name].f(argument)
+		for i := range want {
+			g, w, partner := got[i], want[i], want[1-i]
+			if w != w && g != g {
+				continue
+			}
+			if partner != partner {
+				g, w = math.Abs(g), math.Abs(w)
+			}
+			if math.Signbit(g) != math.Signbit(w) || g != w && !(math.Abs(g-w) <= 4*ulp64(w)) {
+				t.Errorf("%s%v = %v, want %v", name, argument, got, want)
+			}
+		}
+	})
+	require.Equal(t, 15*49, lines)
 }
