@@ -72,10 +72,22 @@ func (p *parser) word() string {
 	return w
 }
 
+// line reads a statement, which must take the whole line.
 func (p *parser) line() error {
+	statement := p.definition
 	if p.accept("output ") {
-		return p.output()
+		statement = p.output
 	}
+	if err := statement(); err != nil {
+		return err
+	}
+	if p.space(); p.rest != "" {
+		return fmt.Errorf("%q is left over", p.rest)
+	}
+	return nil
+}
+
+func (p *parser) definition() error {
 	var results []string
 	for {
 		name := p.word()
@@ -97,24 +109,15 @@ func (p *parser) line() error {
 		return err
 	}
 	op := p.word()
-	var err error
 	switch {
 	case op == "tensor" && len(results) == 1 && results[0][0] == '%':
-		err = p.inputTensor(results[0])
+		return p.inputTensor(results[0])
 	case op == "scalar" && len(results) == 1 && results[0][0] == '$':
-		err = p.inputScalar(results[0])
+		return p.inputScalar(results[0])
 	case len(results) == 1 && results[0][0] == '$':
-		err = p.scalarExpr(results[0], op)
-	default:
-		err = p.tensorExpr(results, op)
+		return p.scalarExpr(results[0], op)
 	}
-	if err != nil {
-		return err
-	}
-	if p.space(); p.rest != "" {
-		return fmt.Errorf("%q is left over", p.rest)
-	}
-	return nil
+	return p.tensorExpr(results, op)
 }
 
 func (p *parser) output() error {
