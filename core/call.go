@@ -22,7 +22,11 @@ func (f *Fusion) Call(op *OpInfo, given []Given, keywords []Keyword) ([]ValID, e
 	if err != nil {
 		return nil, err
 	}
-	return f.Apply(op, args...)
+	out, err := f.Apply(op, args...)
+	if err == nil {
+		f.records = append(f.records, Record{op, f.where, out})
+	}
+	return out, err
 }
 
 // bind normalises the arguments of a call. With several signatures the error

@@ -33,6 +33,7 @@ type Val struct {
 	Input  bool
 	Def    ExprID    // of a tensor; NoExpr for an input
 	Number int       // N of the printed name tvN or cN
+	Extent int       // of an input tensor: the N of its first extent's name
 	Scalar scalar.ID // of a scalar
 	Domain Domain    // of a tensor
 	Uses   int       // expressions that read it (a tensor), counted as they are made
@@ -92,7 +93,19 @@ type Fusion struct {
 	numRandom  int // in order of definition; Freeze renumbers in order of use
 	frozen     bool
 	where      Location // given to the expressions being made
+	records    []Record
 }
+
+// A Record is one call of the user's program, in order. The fusion's graph says
+// what the calls mean; records say what was called, and where, for diagnostics.
+type Record struct {
+	Op      *OpInfo
+	Where   Location
+	Results []ValID
+}
+
+// Records returns the calls that built f.
+func (f *Fusion) Records() []Record { return f.records }
 
 // NewFusion returns an empty fusion.
 func NewFusion() *Fusion {
@@ -109,6 +122,7 @@ func (f *Fusion) Clone() *Fusion {
 	g.scalars = f.scalars.Clone()
 	g.inputs = slices.Clone(f.inputs)
 	g.outputs = slices.Clone(f.outputs)
+	g.records = slices.Clone(f.records)
 	g.scalarVals = make(map[scalar.ID]ValID, len(f.scalarVals))
 	for s, v := range f.scalarVals {
 		g.scalarVals[s] = v
@@ -171,13 +185,28 @@ func (f *Fusion) ScalarVal(s scalar.ID) ValID {
 	if v, ok := f.scalarVals[s]; ok {
 		return v
 	}
-	f.vals = append(f.vals, Val{DType: f.scalars.Type(s), Def: NoExpr, Scalar: s, Number: f.numScalars, Domain: Domain{}})
-	if _, isConst := f.scalars.ConstValue(s); !isConst {
+	v := ValID(len(f.vals))
+	x := Val{DType: f.scalars.Type(s), Def: NoExpr, Scalar: s, Number: f.numScalars}
+	if extent, ok := f.extentNumber(s); ok {
+		x.Number = extent
+	} else if !f.isConst(s) {
 		f.numScalars++
 	}
-	v := ValID(len(f.vals) - 1)
+	f.vals = append(f.vals, x)
 	f.scalarVals[s] = v
 	return v
+}
+
+// extentNumber returns the N of the name of s if it is the extent of an input.
+func (f *Fusion) extentNumber(s scalar.ID) (int, bool) {
+	if f.scalars.Op(s) != scalar.Symbol {
+		return 0, false
+	}
+	tag := f.scalars.Tag(s)
+	if tag.Dim < 0 {
+		return 0, false
+	}
+	return f.vals[tag.Val].Extent + int(tag.Dim), true
 }
 
 // DefineScalar adds an input scalar of type t.
