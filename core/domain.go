@@ -197,6 +197,7 @@ func (f *Fusion) DefineTensor(t TensorDescription) (ValID, error) {
 	}
 	f.newTensor(t.DType, d, NoExpr)
 	f.vals[v].Input = true
+	f.vals[v].Extent = f.numScalars
 	f.inputs = append(f.inputs, v)
 	f.numScalars += n + 1
 	return v, nil
