@@ -138,7 +138,7 @@ func PowComplex(x, y complex128) complex128 {
 	}
 	log := LogComplex(x)
 	if imag(y) == 0 {
-		r := math.Pow(AbsComplex(x), real(y))
+		r := Pow(AbsComplex(x), real(y))
 		angle := real(y) * imag(log)
 		if angle == 0 {
 			return complex(r, angle)
@@ -350,7 +350,7 @@ func inverseSineExtreme(x, y, tiny float64) (sine, cosine, im float64) {
 		return math.Pi / 2, y / math.Sqrt(x-1) / math.Sqrt(x+1), im
 	case y < tiny: // x is 1
 		root := math.Sqrt(y)
-		return math.Pi/2 - root, root, root
+		return math.Pi / 2, root, root
 	case epsilon*y-1 >= x:
 		return x / y, math.Pi / 2, math.Ln2 + math.Log(y)
 	case x > 1:

@@ -27,6 +27,9 @@ var fasts = []fast{
 
 // ulp32 returns the distance of consecutive float32 numbers at y.
 func ulp32(y float64) float64 {
+	if y == 0 {
+		return 0x1p-149
+	}
 	_, e := math.Frexp(y)
 	return math.Ldexp(1, max(e, -125)-24)
 }

@@ -151,9 +151,14 @@ func Sigmoid(x float64) float64 {
 // Silu returns x * Sigmoid(x); so it is NaN for -Inf, as in torch.
 func Silu(x float64) float64 { return x * Sigmoid(x) }
 
+// Real are the types of numbers that are ordered.
+type Real interface {
+	int64 | uint64 | float32 | float64
+}
+
 // MinimumNaN returns the smaller of x and y, NaN if either is, and x if they
 // are equal (so of two zeros the first).
-func MinimumNaN(x, y float64) float64 {
+func MinimumNaN[T Real](x, y T) T {
 	if y < x || y != y {
 		return y
 	}
@@ -162,7 +167,7 @@ func MinimumNaN(x, y float64) float64 {
 
 // MaximumNaN returns the larger of x and y, NaN if either is, and x if they
 // are equal (so of two zeros the first).
-func MaximumNaN(x, y float64) float64 {
+func MaximumNaN[T Real](x, y T) T {
 	if y > x || y != y {
 		return y
 	}

@@ -31,16 +31,24 @@ var references = map[string]struct {
 	width int
 	ulps  float64
 }{
-	"ErfcInv":           {ofReal(ErfcInv), 1, 2},
-	"ErfInv":            {ofReal(math.Erfinv), 1, 4},
-	"Log":               {ofReal(Log), 1, 2},
-	"Log2":              {ofReal(Log2), 1, 2},
-	"Log10":             {ofReal(Log10), 1, 2},
-	"Asin":              {ofReal(Asin), 1, 2},
-	"Acos":              {ofReal(Acos), 1, 2},
-	"Lgamma":            {ofReal(Lgamma), 1, 4},
-	"Sigmoid":           {ofReal(Sigmoid), 1, 2},
-	"Silu":              {ofReal(Silu), 1, 2},
+	"ErfcInv": {ofReal(ErfcInv), 1, 2},
+	"ErfInv":  {ofReal(math.Erfinv), 1, 4},
+	"Log":     {ofReal(Log), 1, 2},
+	"Log2":    {ofReal(Log2), 1, 2},
+	"Log10":   {ofReal(Log10), 1, 2},
+	"Asin":    {ofReal(Asin), 1, 2},
+	"Acos":    {ofReal(Acos), 1, 2},
+	"Lgamma":  {ofReal(Lgamma), 1, 4},
+	"Sigmoid": {ofReal(Sigmoid), 1, 2},
+	"Silu":    {ofReal(Silu), 1, 2},
+	"Pow": {func(x []float64) []float64 {
+		return []float64{Pow(x[0], x[1])}
+	}, 2, 3},
+	"Tan":               {ofReal(Tan), 1, 2},
+	"Sinh":              {ofReal(Sinh), 1, 3},
+	"Cosh":              {ofReal(Cosh), 1, 3},
+	"Expm1Complex":      {ofComplex(Expm1Complex), 2, 4},
+	"Log1pComplex":      {ofComplex(Log1pComplex), 2, 4},
 	"ExpComplex":        {ofComplex(ExpComplex), 2, 4},
 	"LogComplex":        {ofComplex(LogComplex), 2, 4},
 	"SqrtComplex":       {ofComplex(SqrtComplex), 2, 4},
@@ -66,7 +74,11 @@ var references = map[string]struct {
 	}, 4, 32},
 }
 
+// ulp64 returns the distance of consecutive float64 numbers at y.
 func ulp64(y float64) float64 {
+	if y == 0 {
+		return 0x1p-1074
+	}
 	_, e := math.Frexp(y)
 	return math.Ldexp(1, max(e, -1021)-53)
 }

@@ -113,6 +113,7 @@ poles = [
     complex(1e-3, 3.14159265),
     complex(25, 1),
     complex(-19.9, 2),
+    complex(16, 1),
 ]
 
 mp_functions = {
@@ -147,3 +148,29 @@ for i, z in enumerate(points):
     y = exponents[i % len(exponents)]
     value = mp.power(mp.mpc(z), mp.mpc(y))
     write("PowComplex", [z.real, z.imag, y.real, y.imag], [value.real, value.imag])
+
+powers = []
+for _ in range(40):
+    x = mp.exp(random.uniform(-10, 10))
+    powers.append((float(x), float(random.uniform(-600, 600) / mp.log(x))))
+for d in (3e-10, 1.2e-7, 1e-5, 2.0**-52, -1e-9):  # where the error of log is multiplied most
+    powers.append((1 + d, float(random.choice([-1, 1]) * random.uniform(300, 700) / mp.log(mp.mpf(1 + d)))))
+powers += [(random.uniform(0.5, 40), float(n)) for n in (2, 3, -1, -2, 7, -13, 63, -64, 65, 100, -101)]
+powers += [(3.0, 2.0), (10.0, -2.0), (5e-324, -0.75), (1e-310, 0.9), (1.7e308, 0.99), (1.5, 1750.0), (0.7, 2080.5)]
+for x, y in powers:
+    write("Pow", [x, y], [mp.power(mp.mpf(x), mp.mpf(y))])
+small = [1e-300, 1e-9, 1.2e-7, 9e-7, 1e-6, 0.3, -1.5, 1.5707963, 3.0]
+real("Tan", mp.tan, small)
+real("Sinh", mp.sinh, small + [-30.0, 709.5, -710.2, 710.4])
+real("Cosh", mp.cosh, small + [-30.0, 709.5, -710.2, 710.4])
+near_zero = points + [
+    complex(1e-9, 1e-5),
+    complex(-1e-9, 3e-5),
+    complex(-0.1, 0.43),
+    complex(1e-12, -2),
+    complex(1e-300, 1e-200),
+]
+for z in near_zero:
+    e, l = mp.expm1(mp.mpc(z)), mp.log1p(mp.mpc(z))
+    write("Expm1Complex", [z.real, z.imag], [e.real, e.imag])
+    write("Log1pComplex", [z.real, z.imag], [l.real, l.imag])
