@@ -109,16 +109,12 @@ func Uniform(t dtype.Type, seed, offset uint64, index int64) float64 {
 func Normal(t dtype.Type, seed, offset uint64, index int64) float64 {
 	var u, v float64
 	if t == dtype.Double {
-		first, second := doubleWords(seed, offset, uint64(index))
-		u = float64(first>>11+1) * 0x1p-53
-		v = float64(second>>11) * 0x1p-53
+		u, v = arguments64(doubleWords(seed, offset, uint64(index)))
 	} else {
 		precision(t) // panics where there are no random values
 		block := Block(seed, offset/4, uint64(index)/4)
 		n := index % 4 &^ 1
-		// The sum is exact in float64: its bits lie between 2^0 and 2^-33.
-		u = float64(float32(float64(float32(block[n]))*0x1p-32 + 0x1p-33))
-		v = float64(float32(block[n+1])) * 0x1p-32
+		u, v = arguments32(block[n], block[n+1])
 	}
 	radius := math.Sqrt(-2 * math.Log(u))
 	sine, cosine := sincosTurns(v)
@@ -126,6 +122,16 @@ func Normal(t dtype.Type, seed, offset uint64, index int64) float64 {
 		return dtype.Round(t, radius*cosine)
 	}
 	return dtype.Round(t, radius*sine)
+}
+
+func arguments32(first, second uint32) (u, v float64) {
+	// The sum is exact in float64: its bits lie between 2^0 and 2^-33.
+	u = float64(float32(float64(float32(first))*0x1p-32 + 0x1p-33))
+	return u, float64(float32(second)) * 0x1p-32
+}
+
+func arguments64(first, second uint64) (u, v float64) {
+	return float64(first>>11+1) * 0x1p-53, float64(second>>11) * 0x1p-53
 }
 
 // sincosTurns returns the sine and cosine of the angle of v turns, 0 <= v <= 1.

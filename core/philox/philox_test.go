@@ -65,6 +65,23 @@ func TestNormalWords(t *testing.T) {
 	}
 }
 
+// TestNormalArguments looks at the ends of the ranges: a logarithm of 0 would be
+// an infinity.
+func TestNormalArguments(t *testing.T) {
+	u, v := arguments32(0, 0)
+	require.Equal(t, [2]float64{0x1p-33, 0}, [2]float64{u, v})
+	u, v = arguments32(math.MaxUint32, math.MaxUint32)
+	require.Equal(t, [2]float64{1, 1}, [2]float64{u, v})
+	u, v = arguments32(0x0100_0001, 0x0100_0001) // 25 bits: ties to even
+	require.Equal(t, [2]float64{0x1p-8, 0x1p-8}, [2]float64{u, v})
+	u, v = arguments32(0x0100_0003, 3)
+	require.Equal(t, [2]float64{0x1.000004p-8, 0x1.8p-31}, [2]float64{u, v})
+	u, v = arguments64(0, 0)
+	require.Equal(t, [2]float64{0x1p-53, 0}, [2]float64{u, v})
+	u, v = arguments64(math.MaxUint64, math.MaxUint64)
+	require.Equal(t, [2]float64{1, 1 - 0x1p-53}, [2]float64{u, v})
+}
+
 func TestSincosTurns(t *testing.T) {
 	for i := range 4001 {
 		v := float64(i) / 4000
