@@ -17,15 +17,16 @@ func (t *Table) String(id ID) string {
 			return fmt.Sprintf("i%d.d%d", tag.Val, tag.Dim)
 		}
 		return fmt.Sprintf("i%d", tag.Val)
-	})
+	}, func(op Op) string { return "op" + strconv.Itoa(int(op)) })
 }
 
-// Format is String with name called for each symbol, as it was declared. Parts
-// of an expression that is too deep or too long to read are written "...".
+// Format is String with name called for each symbol, as it was declared, and
+// opaque for each operation that this package does not know. Parts of an
+// expression that is too deep or too long to read are written "...".
 //
 // "/" is FloorDiv and "%" is Mod; every other division is written by name.
-func (t *Table) Format(id ID, name func(symbol ID) string) string {
-	p := printer{t: t, name: name}
+func (t *Table) Format(id ID, name func(symbol ID) string, opaque func(Op) string) string {
+	p := printer{t: t, name: name, opaque: opaque}
 	p.print(id, 0)
 	return p.text.String()
 }
@@ -44,10 +45,11 @@ const (
 )
 
 type printer struct {
-	t     *Table
-	name  func(ID) string
-	text  strings.Builder
-	depth int
+	t      *Table
+	name   func(ID) string
+	opaque func(Op) string
+	text   strings.Builder
+	depth  int
 }
 
 var functionNames = map[Op]string{
@@ -90,7 +92,7 @@ func (p *printer) print(id ID, strength int) {
 	default:
 		function, ok := functionNames[op]
 		if !ok {
-			function = "op" + strconv.Itoa(int(op))
+			function = p.opaque(op)
 		}
 		p.call(function, t.Args(id))
 	}

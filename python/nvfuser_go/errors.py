@@ -1,0 +1,41 @@
+"""The exceptions of the package.
+
+Every mistake in a program raises one of these with a text that names the argument, its value and the rule. Each is also
+the builtin exception that one would expect, so that `except ValueError` works.
+"""
+
+
+class FusionError(RuntimeError):
+    """The base of all errors of the package. Raised itself when a fusion cannot be compiled or run."""
+
+
+class InvalidArgument(FusionError, ValueError):
+    """A value breaks a rule."""
+
+
+class InvalidType(FusionError, TypeError):
+    """An argument, or the elements of a tensor, are of a type that is not taken."""
+
+
+class Unsupported(FusionError, NotImplementedError):
+    """The program is right, and this build or this machine cannot run it.
+
+    `refusals` lists why each way of doing it was not possible: tuples (by, rule, tensor, sentence).
+    """
+
+    def __init__(self, text: str, refusals: list[tuple[str, str, str, str]] | None = None) -> None:
+        super().__init__(text)
+        self.refusals = list(refusals or [])
+
+
+class MissingDefinition(FusionError, NotImplementedError):
+    """A FusionDefinition is used before it defines anything."""
+
+
+NO_FUSION = "Fusion does not exist! Use `with FusionDefinition() as fd: ...` to define a fusion."
+EMPTY_FUSION = "Fusion is empty!"
+
+
+def unsupported(what: str) -> Unsupported:
+    """The error of a part of the nvFuser interface that this build lacks."""
+    return Unsupported(f"{what} is not supported by this build of nvfuser_go")
