@@ -94,6 +94,9 @@ func integerTree(choose plan, symbols, depth int) *tree {
 		}
 		return &tree{op: Symbol, symbol: choose(symbols)}
 	}
+	if choose(5) == 0 {
+		return patternTree(choose, symbols, depth-1)
+	}
 	ops := []Op{Add, Add, Add, Mul, Mul, FloorDiv, FloorDiv, Mod, Mod, TruncDiv, Rem, Min, Max, Select, opSub, opCeilDiv}
 	op := ops[choose(len(ops))]
 	x := &tree{op: op, args: []*tree{integerTree(choose, symbols, depth-1)}}
@@ -107,6 +110,39 @@ func integerTree(choose plan, symbols, depth int) *tree {
 		x.args = append(x.args, integerTree(choose, symbols, depth-1))
 	}
 	return x
+}
+
+// patternTree returns an expression of the shapes that the rules look for, with
+// operands that may or may not satisfy their conditions.
+func patternTree(choose plan, symbols, depth int) *tree {
+	node := func(op Op, a, b *tree) *tree { return &tree{op: op, args: []*tree{a, b}} }
+	number := func(n int64) *tree { return &tree{op: Const, n: n} }
+	m, b := integerTree(choose, symbols, depth), integerTree(choose, symbols, depth)
+	c, k := int64(1+choose(6)), int64(1+choose(4))
+	d := number(c)
+	if choose(3) == 0 {
+		d = &tree{op: Symbol, symbol: choose(symbols)}
+	}
+	switch choose(8) {
+	case 0:
+		return node(Add, node(Mul, node(FloorDiv, m, d), d), node(Mod, m, d))
+	case 1:
+		return node(opSub, m, node(Mul, node(FloorDiv, m, d), d))
+	case 2:
+		op := []Op{FloorDiv, Mod}[choose(2)]
+		return node(op, node(Add, node(Mul, m, d), b), node(Mul, d, number(k)))
+	case 3:
+		op := []Op{FloorDiv, Mod}[choose(2)]
+		return node(op, node(Mod, m, node(Mul, d, number(k))), d)
+	case 4:
+		return node(FloorDiv, node(Add, node(FloorDiv, m, d), b), number(k))
+	case 5:
+		return node(Mul, node(opCeilDiv, m, number(c*k)), number(c))
+	case 6:
+		return node(Add, node(Mul, node(FloorDiv, m, d), number(c*k)), node(Mul, node(Mod, m, d), number(k)))
+	}
+	n := node(Lt, node(Add, node(Mul, m, d), b), node(Mul, integerTree(choose, symbols, depth), d))
+	return &tree{op: Select, args: []*tree{n, m, b}}
 }
 
 func boolTree(choose plan, symbols, depth int) *tree {
@@ -135,9 +171,10 @@ func (x *tree) build(tab *Table, symbols []ID) ID {
 	for _, a := range x.args {
 		ids = append(ids, a.build(tab, symbols))
 	}
+	dt := tab.Type(symbols[0])
 	switch x.op {
 	case Const:
-		x.id = tab.Int(x.n)
+		x.id = tab.Value(Value{Type: dt, I: x.n})
 	case Symbol:
 		x.id = symbols[x.symbol]
 	case opSub:
@@ -147,33 +184,36 @@ func (x *tree) build(tab *Table, symbols []ID) ID {
 	case opNot:
 		x.id = tab.Not(ids[0])
 	default:
-		x.id = tab.Apply(x.op, tab.Type(ids[len(ids)-1]), ids...)
+		x.id = tab.Apply(x.op, dt, ids...)
 	}
 	return x.id
 }
 
-// eval is the definition: exact integers, then modulo 2^64. It returns false
-// for a division by zero.
-func (x *tree) eval(values []int64) (int64, bool) {
+// eval is the definition: exact integers, then modulo the range of dt. It
+// returns false for a division by zero.
+func (x *tree) eval(dt dtype.Type, values []int64) (int64, bool) {
 	switch x.op {
 	case Const:
-		return x.n, true
+		return modulo(dt, big.NewInt(x.n)), true
 	case Symbol:
 		return values[x.symbol], true
 	case Select:
-		c, ok := x.args[0].eval(values)
+		c, ok := x.args[0].eval(dt, values)
 		if !ok {
 			return 0, false
 		}
-		return x.args[2-c].eval(values)
+		return x.args[2-c].eval(dt, values)
 	}
 	var v []*big.Int
 	for _, a := range x.args {
-		n, ok := a.eval(values)
+		n, ok := a.eval(dt, values)
 		if !ok {
 			return 0, false
 		}
 		v = append(v, big.NewInt(n))
+		if dt == dtype.UInt64 {
+			v[len(v)-1].SetUint64(uint64(n))
+		}
 	}
 	a := v[0]
 	b := v[len(v)-1]
@@ -186,9 +226,9 @@ func (x *tree) eval(values []int64) (int64, bool) {
 	case Mul:
 		r.Mul(a, b)
 	case Min:
-		r.SetInt64(min(a.Int64(), b.Int64()))
+		r = v[truth(a.Cmp(b) > 0)]
 	case Max:
-		r.SetInt64(max(a.Int64(), b.Int64()))
+		r = v[truth(a.Cmp(b) < 0)]
 	case Lt:
 		r.SetInt64(truth(a.Cmp(b) < 0))
 	case Le:
@@ -218,8 +258,16 @@ func (x *tree) eval(values []int64) (int64, bool) {
 		}
 		r = q
 	}
-	low := new(big.Int).And(r, new(big.Int).SetUint64(math.MaxUint64)) // two's complement
-	return int64(low.Uint64()), true
+	return modulo(dt, r), true
+}
+
+// modulo returns the bits of n in two's complement, as a Value of dt holds them.
+func modulo(dt dtype.Type, n *big.Int) int64 {
+	low := int64(new(big.Int).And(n, new(big.Int).SetUint64(math.MaxUint64)).Uint64())
+	if dt == dtype.Int32 {
+		return int64(int32(low))
+	}
+	return low
 }
 
 func (x *tree) String() string {
@@ -243,20 +291,32 @@ func (x *tree) String() string {
 	return s + ")"
 }
 
-// verify compares x with its simplified form for every binding: the value of
+// verify compares a random expression with its simplified form for every binding: the value of
 // each subexpression, its facts, and those of all nodes of the table that the
 // form reads.
-func verify(t testing.TB, choose plan, symbols, depth int) {
-	tab := NewTable()
+func verify(t testing.TB, dt dtype.Type, choose plan, symbols, depth int) {
 	domains := make([]domain, symbols)
-	ids := make([]ID, symbols)
 	for i := range domains {
 		domains[i] = symbolDomain(choose)
-		ids[i] = tab.Symbol(dtype.Index, Tag{uint32(i), -1}, domains[i].facts)
+		if dt == dtype.Int32 {
+			domains[i].values = []int64{math.MinInt32, -7, -1, 0, 1, 12, math.MaxInt32}
+		} else if dt == dtype.UInt64 {
+			domains[i].values = []int64{math.MinInt64, -1, 0, 1, 12, math.MaxInt64}
+		}
 	}
 	x := boolTree(choose, symbols, depth)
 	if choose(4) > 0 {
 		x = integerTree(choose, symbols, depth)
+	}
+	compare(t, NewTable(), dt, x, domains)
+}
+
+// compare is verify for a given expression.
+func compare(t testing.TB, tab *Table, dt dtype.Type, x *tree, domains []domain) {
+	symbols := len(domains)
+	ids := make([]ID, symbols)
+	for i, d := range domains {
+		ids[i] = tab.Symbol(dt, Tag{uint32(i), -1}, d.facts)
 	}
 	id := x.build(tab, ids)
 	context := func(values []int64) string {
@@ -271,8 +331,9 @@ func verify(t testing.TB, choose plan, symbols, depth int) {
 	}
 	values := make([]int64, symbols)
 	bind := func(s ID) (Value, error) {
-		return Value{Type: dtype.Index, I: values[tab.Tag(s).Val]}, nil
+		return Value{Type: dt, I: values[tab.Tag(s).Val]}, nil
 	}
+	substituted := 0
 	var enumerate func(i int)
 	enumerate = func(i int) {
 		if i < symbols {
@@ -282,7 +343,7 @@ func verify(t testing.TB, choose plan, symbols, depth int) {
 			}
 			return
 		}
-		want, ok := x.eval(values)
+		want, ok := x.eval(dt, values)
 		memo := map[ID]Value{}
 		got, err := tab.Eval(id, bind, nil, memo)
 		if ok && err != nil {
@@ -293,6 +354,12 @@ func verify(t testing.TB, choose plan, symbols, depth int) {
 		}
 		if !ok {
 			return
+		}
+		if substituted++; substituted <= 2 {
+			r := tab.Substitute(id, func(s ID) (ID, bool) { return tab.integer(dt, values[tab.Tag(s).Val]), true })
+			if n, ok := tab.ConstInt(r); !ok || n != want {
+				t.Fatalf("substituted to %s, want %d: %s", tab.String(r), want, context(values))
+			}
 		}
 		for n, v := range memo {
 			if !tab.Facts(n).Hold(v.I) {
@@ -310,9 +377,15 @@ func TestSimplifiedEqualsOriginal(t *testing.T) {
 	}
 	for seed := range rounds {
 		choose := randomPlan(uint64(seed))
-		verify(t, choose, 2+choose(2), 1+choose(4))
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
+		verify(t, dtype.Index, choose, 2+choose(2), 1+choose(4))
+	}
+}
+
+func TestOtherIntegersEqualOriginal(t *testing.T) {
+	for _, dt := range []dtype.Type{dtype.Int, dtype.Int32, dtype.UInt64} {
+		for seed := range 1500 {
+			choose := randomPlan(uint64(seed))
+			verify(t, dt, choose, 2+choose(2), 1+choose(4))
 		}
 	}
 }
@@ -332,19 +405,20 @@ func FuzzSimplify(f *testing.F) {
 			return
 		}
 		choose := bytePlan(data)
-		verify(t, choose, 2+choose(2), 1+choose(4))
+		dt := []dtype.Type{dtype.Index, dtype.Index, dtype.Int, dtype.Int32, dtype.UInt64}[choose(5)]
+		verify(t, dt, choose, 2+choose(2), 1+choose(4))
 	})
 }
 
 func TestDivisionByZeroIsAnError(t *testing.T) {
 	tab := NewTable()
-	n := tab.Symbol(dtype.Index, Tag{0, 0}, Range(0, 100))
+	n := tab.Symbol(dtype.Index, Tag{0, 0}, Range(0, 1))
 	for _, id := range []ID{
-		tab.FloorDiv(tab.Int(7), n), tab.Mod(n, n), tab.TruncDiv(n, n), tab.Rem(tab.Int(7), n), tab.FloorDiv(n, tab.Int(0)),
+		tab.FloorDiv(tab.Int(0), n), tab.Mod(tab.Int(7), n), tab.Rem(tab.Int(-7), n), tab.FloorDiv(tab.Int(7), n), tab.Mod(n, n), tab.TruncDiv(n, n), tab.Rem(tab.Int(7), n), tab.FloorDiv(n, tab.Int(0)),
 		tab.FloorDiv(tab.Int(0), tab.Int(0)), tab.CeilDiv(n, n),
 	} {
 		_, err := tab.Eval(id, func(ID) (Value, error) { return Value{Type: dtype.Index}, nil }, nil, nil)
 		require.ErrorIs(t, err, ErrDivisionByZero, tab.String(id))
-		require.ErrorContains(t, err, "division by zero in "+"")
+		require.ErrorContains(t, err, "division by zero")
 	}
 }

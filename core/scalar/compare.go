@@ -79,8 +79,7 @@ func (t *Table) atMost(a, b ID) bool {
 		return false
 	}
 	s := t.gather(dtype.Index, part{a, 1}, part{b, -1})
-	f := t.sumFacts(&s)
-	return f.bounded() && f.Hi <= 0
+	return t.sumFacts(&s).Hi <= 0
 }
 
 // Lt returns a < b.
@@ -153,7 +152,7 @@ func (t *Table) less(op Op, a, b ID) ID {
 		if !strict {
 			t.addTerm(&s, part{t.Int(-1), 1})
 		}
-		if t.sumFacts(&s).bounded() {
+		if !s.wrapped {
 			if r, ok := t.negative(s); ok {
 				return r
 			}
@@ -162,7 +161,7 @@ func (t *Table) less(op Op, a, b ID) ID {
 	return t.intern(op, dtype.Bool, a, b)
 }
 
-// negative returns s < 0 for an exact sum s.
+// negative returns s < 0 in exact integers, even if s does not fit in 64 bits.
 func (t *Table) negative(s sum) (ID, bool) {
 	if !s.negatable() {
 		return None, false
@@ -178,8 +177,7 @@ func (t *Table) negative(s sum) (ID, bool) {
 		if !ok {
 			break
 		}
-		s = reduced
-		if !t.sumFacts(&s).bounded() {
+		if s = reduced; s.wrapped {
 			return None, false
 		}
 	}
@@ -225,15 +223,12 @@ func (t *Table) reduce(s *sum) (sum, bool) {
 func (t *Table) reduceByFactor(s *sum) (sum, bool) {
 	var factors []ID
 	for _, x := range s.terms {
-		if t.exact(x.product) && len(t.factors(x.product)) > 1 {
+		if len(t.factors(x.product)) > 1 {
 			factors = append(factors, t.factors(x.product)...)
 		}
 	}
 	slices.Sort(factors)
 	for _, c := range slices.Compact(factors) {
-		if t.facts[c].Lo < 1 {
-			continue
-		}
 		low := sum{dt: s.dt, constant: s.constant}
 		var high []part
 		for _, x := range s.terms {

@@ -105,7 +105,10 @@ func (t *Table) floorDivRules(dt dtype.Type, x, d ID) ID {
 	}
 	if t.Op(x) == Mod { // (a % (d*n)) / d = (a / d) % n
 		a, m := t.Args(x)[0], t.Args(x)[1]
-		if q, r, ok := t.split(dt, m, d); ok && r.size() == 0 && t.facts[m].Lo >= 1 && t.exact(m) {
+		if t.facts[m].Lo < 1 { // also shows that m is exact
+			return t.intern(FloorDiv, dt, x, d)
+		}
+		if q, r, ok := t.split(dt, m, d); ok && r.size() == 0 {
 			return t.divide(Mod, dt, t.divide(FloorDiv, dt, a, d), t.linear(dt, q...))
 		}
 	}
@@ -192,7 +195,8 @@ func (t *Table) atom(id ID) bool {
 
 // split returns q, not empty, and r with x = q*d + r as exact integers. The
 // remainder of a coefficient has its sign, that of the constant is
-// non-negative: (5*a - b + 7)/4 = a + 1 + (a - b + 3)/4.
+// non-negative: (5*a - b + 7)/4 = a + 1 + (a - b + 3)/4. x must be exact and d
+// positive; then so are the products in x, and d.
 func (t *Table) split(dt dtype.Type, x, d ID) ([]part, sum, bool) {
 	s := t.sumOf(x)
 	if t.Op(d) == Add {
@@ -201,14 +205,11 @@ func (t *Table) split(dt dtype.Type, x, d ID) ([]part, sum, bool) {
 		}
 	}
 	dc, df := t.monomial(d)
-	if dc == 0 || len(df) > 0 && !t.exact(d) {
-		return nil, s, false
-	}
 	var q []part
 	r := sum{dt: dt}
 	for _, p := range s.terms {
 		rest, ok := without(t.factors(p.product), df)
-		if !ok || len(df) > 0 && !t.exact(p.product) {
+		if !ok {
 			r.terms = append(r.terms, p)
 			continue
 		}
@@ -240,7 +241,7 @@ func (t *Table) split(dt dtype.Type, x, d ID) ([]part, sum, bool) {
 // terms. Coefficients are small, so none overflows.
 func (t *Table) splitBySum(s sum, d ID) ([]part, sum, bool) {
 	ds := t.sumOf(d)
-	if !t.exact(d) || !t.plain(&s) || !t.plain(&ds) {
+	if !t.plain(&s) || !t.plain(&ds) {
 		return nil, s, false
 	}
 	lead := ds.terms[0]
@@ -315,10 +316,11 @@ type reduced struct {
 	low                        sum
 }
 
-// cancel finds a common factor of d and a part of x whose rest is less than it.
+// cancel finds a common factor of d and a part of x whose rest is less than it,
+// and so shows that it is positive. x must be exact and d positive.
 func (t *Table) cancel(dt dtype.Type, x, d ID) (reduced, bool) {
 	dc, df := t.monomial(d)
-	if t.atom(x) || len(df) > 0 && !t.exact(d) {
+	if t.atom(x) {
 		return reduced{}, false
 	}
 	s := t.sumOf(x)
@@ -329,14 +331,11 @@ func (t *Table) cancel(dt dtype.Type, x, d ID) (reduced, bool) {
 			return reduced{t.linear(dt, high...), e, t.integer(dt, c), low}, true
 		}
 	}
-	for i, f := range df {
-		if i > 0 && df[i-1] == f || t.facts[f].Lo < 1 {
-			continue
-		}
+	for _, f := range df {
 		var high []part
 		low := sum{dt: dt, constant: s.constant}
 		for _, p := range s.terms {
-			if rest, ok := without(t.factors(p.product), []ID{f}); ok && t.exact(p.product) {
+			if rest, ok := without(t.factors(p.product), []ID{f}); ok {
 				high = append(high, t.of(dt, p.coef, rest))
 			} else {
 				low.terms = append(low.terms, p)
@@ -406,7 +405,7 @@ func (t *Table) denest(dt dtype.Type, x, d ID) (ID, ID, bool) {
 	}
 	a, b := t.Args(s.terms[at].product)[0], t.Args(s.terms[at].product)[1]
 	s.terms = slices.Delete(s.terms, at, at+1)
-	if t.facts[b].Lo < 1 || !mulFacts(t.facts[b], t.facts[d]).bounded() {
+	if t.facts[b].Lo < 0 || !mulFacts(t.facts[b], t.facts[d]).bounded() {
 		return None, None, false
 	}
 	if s.size() == 0 {
@@ -435,7 +434,7 @@ func (t *Table) Divides(d, n ID) bool {
 	if len(df) == 0 && divides(dc, t.facts[n].Divisor) && (dc != 0 || t.facts[n].Divisor == 0) {
 		return true
 	}
-	if !t.exact(n) || len(df) > 0 && !t.exact(d) || dc == 0 {
+	if !t.exact(n) || !t.exact(d) || dc == 0 {
 		return false
 	}
 	s := t.sumOf(n)
@@ -447,7 +446,7 @@ func (t *Table) Divides(d, n ID) bool {
 	}
 	return !slices.ContainsFunc(s.terms, func(p term) bool {
 		rest, ok := without(t.factors(p.product), df)
-		if !ok || len(df) > 0 && !t.exact(p.product) {
+		if !ok {
 			return true
 		}
 		divisor := int64(1)
