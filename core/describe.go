@@ -21,8 +21,10 @@ type OpDescription struct {
 	Doc        string            `json:"doc"`
 	Signatures []string          `json:"signatures"` // as Python shows them, without the name
 	Overloads  [][]ParamSummary  `json:"overloads"`
-	Accept     int               `json:"accept"` // bits: 1 bool, 2 integer, 4 floating, 8 complex; of elementwise ops
-	Skip       int               `json:"skip"`   // leading operands that do not take part in promotion
+	Accept     int               `json:"accept"`  // bits: 1 bool, 2 integer, 4 floating, 8 complex; 0: the row says nothing
+	Compute    string            `json:"compute"` // of elementwise ops: common, float, keep, bool, integer
+	Result     string            `json:"result"`  // of elementwise ops: compute, bool, real, complex
+	Skip       int               `json:"skip"`    // leading operands that do not take part in promotion
 	Torch      string            `json:"torch"`
 	Domain     []IntervalSummary `json:"domain"`
 	ULP        float64           `json:"ulp"`
@@ -43,6 +45,11 @@ type IntervalSummary struct {
 	Hi string `json:"hi"`
 }
 
+var (
+	computeNames = [...]string{"common", "float", "keep", "bool", "integer"}
+	resultNames  = [...]string{"compute", "bool", "real", "complex"}
+)
+
 var kindNames = [...]string{"operand", "tensor", "tensors", "number", "extent", "shape", "integer", "integers", "dim",
 	"dims", "flag", "flags", "dtype"}
 
@@ -57,7 +64,7 @@ func DescribeOps() []OpDescription {
 
 func (i *OpInfo) describe() OpDescription {
 	d := OpDescription{Name: i.Name, Group: i.Group, Class: i.Class.String(), Doc: i.Doc, Accept: int(i.Promote.Accept),
-		Skip: i.Promote.Skip, Torch: i.Torch, ULP: i.ULP, Domain: []IntervalSummary{}}
+		Compute: computeNames[i.Promote.Compute], Result: resultNames[i.Promote.Result], Skip: i.Promote.Skip, Torch: i.Torch, ULP: i.ULP, Domain: []IntervalSummary{}}
 	for _, s := range i.Signatures {
 		d.Signatures = append(d.Signatures, s.String())
 		params := make([]ParamSummary, len(s.Params))
