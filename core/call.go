@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,7 +31,9 @@ func (f *Fusion) Call(op *OpInfo, given []Given, keywords []Keyword) ([]ValID, e
 }
 
 // bind normalises the arguments of a call. With several signatures the error
-// of the one that came furthest is returned.
+// of the one that came furthest is returned, of equals the last: an argument of
+// the right kind with a wrong value came further than one of the wrong kind,
+// and a signature that misses an argument did not begin.
 func (f *Fusion) bind(op *OpInfo, given []Given, keywords []Keyword) ([]Arg, error) {
 	var best error
 	furthest := -1
@@ -40,7 +43,11 @@ func (f *Fusion) bind(op *OpInfo, given []Given, keywords []Keyword) ([]Arg, err
 		if err == nil {
 			return spread(op, &op.Signatures[i], b.args), nil
 		}
-		if b.progress > furthest {
+		var wrongValue *InvalidArgument
+		if errors.As(err, &wrongValue) {
+			b.progress++
+		}
+		if b.progress >= furthest {
 			best, furthest = err, b.progress
 		}
 	}
@@ -107,6 +114,7 @@ func (b *binding) run(given []Given, keywords []Keyword) error {
 				if present[i] {
 					return b.wrong(p, g)
 				}
+				b.progress = 0
 				return invalidType("%s() needs argument %q; its arguments are %s", b.op.Name, p.Name, b.names())
 			}
 			g = p.Default
@@ -270,7 +278,7 @@ func (f *Fusion) index(g Given) (scalar.ID, bool) {
 	case isIntLiteral(g):
 		return f.scalars.Int(g.Num.I), true
 	case g.Kind == GivenVal && !f.vals[g.Val].Tensor && f.vals[g.Val].DType.Class() == dtype.ClassInt:
-		return f.scalars.AsIndex(f.vals[g.Val].Scalar), true
+		return f.castScalar(f.vals[g.Val].Scalar, dtype.Index), true
 	}
 	return scalar.None, false
 }
@@ -316,6 +324,9 @@ func (b *binding) rank() int {
 
 func (b *binding) dim(p *Param, n int64) (int64, error) {
 	r := int64(b.rank())
+	if r == 0 {
+		return 0, invalidArgument("%s(): %s is %d, and a tensor with 0 dimensions has none", b.op.Name, p.Name, n)
+	}
 	if n < -r || n >= r {
 		return 0, invalidArgument("%s(): %s is %d, which is not a dimension of a tensor with %d: it must be from %d to %d", b.op.Name, p.Name, n, r, -r, r-1)
 	}

@@ -149,6 +149,9 @@ func (f *Fusion) promote(op *OpInfo, args []Arg) (dtype.Type, error) {
 			t = weak(t)
 		}
 	}
+	if op.Meaning.Any == nil && (t.Size() == 0 || t == dtype.Float4E2M1FNx2) {
+		return t, invalidType("%s(): %v has no arithmetic; cast it to a wider type", op.Name, t)
+	}
 	if !accepts(op.Promote.Accept, t) && op.Promote.Compute != BoolOperands {
 		return t, invalidType("%s(): operands have the common type %v, and the op takes %v types", op.Name, t, op.Promote.Accept)
 	}
@@ -263,12 +266,22 @@ func (f *Fusion) elementwiseAxes(inf *Inference, op *OpInfo, args []Arg) ([]Axis
 }
 
 // combineAxes returns the axis of an elementwise result from axis i of its
-// operands: of the sizes that are not broadcast, a constant one if there is
-// one, else the first. The others must equal it.
+// operands.
 func (f *Fusion) combineAxes(inf *Inference, op *OpInfo, operands []ValID, i int) (AxisID, error) {
+	axes := make([]AxisID, len(operands))
+	for k, v := range operands {
+		axes[k] = f.Axes(v)[i]
+	}
+	return f.combine(inf, op, axes, fmt.Sprintf("sizes of dimension %d must be equal", i))
+}
+
+// combine returns a new axis for a result that runs along all of axes: of the
+// sizes that are not broadcast, a constant one if there is one, else the first.
+// The others must equal it; rule is the text of that.
+func (f *Fusion) combine(inf *Inference, op *OpInfo, axes []AxisID, rule string) (AxisID, error) {
 	best, kind := scalar.None, Iter
-	for _, v := range operands {
-		a := f.axes[f.Axes(v)[i]]
+	for _, id := range axes {
+		a := f.axes[id]
 		if a.Kind == Broadcast {
 			continue
 		}
@@ -282,8 +295,8 @@ func (f *Fusion) combineAxes(inf *Inference, op *OpInfo, operands []ValID, i int
 		}
 	}
 	expanded := scalar.None
-	for _, v := range operands {
-		a := f.axes[f.Axes(v)[i]]
+	for _, id := range axes {
+		a := f.axes[id]
 		size := a.Extent
 		if a.Kind == Broadcast {
 			if a.Expanded == scalar.None {
@@ -295,13 +308,13 @@ func (f *Fusion) combineAxes(inf *Inference, op *OpInfo, operands []ValID, i int
 					expanded = size
 					continue
 				}
-				if err := f.requireEqual(inf, op, expanded, size, fmt.Sprintf("sizes of dimension %d must be equal", i)); err != nil {
+				if err := f.requireEqual(inf, op, expanded, size, rule); err != nil {
 					return NoAxis, err
 				}
 				continue
 			}
 		}
-		if err := f.requireEqual(inf, op, best, size, fmt.Sprintf("sizes of dimension %d must be equal", i)); err != nil {
+		if err := f.requireEqual(inf, op, best, size, rule); err != nil {
 			return NoAxis, err
 		}
 	}

@@ -52,7 +52,7 @@ func (f *Fusion) castScalar(s scalar.ID, t dtype.Type) scalar.ID {
 	if from == t {
 		return s
 	}
-	if t == dtype.Index && from.Class() == dtype.ClassInt {
+	if t == dtype.Index && from == dtype.Int {
 		return f.scalars.AsIndex(s)
 	}
 	if c, ok := f.scalars.ConstValue(s); ok {
@@ -166,6 +166,10 @@ func EvalScalar(op *OpInfo, result dtype.Type, args []scalar.Value) (scalar.Valu
 	case t.IsComplex():
 		var c complex128
 		c, ok = call(&m.Complex, each(args, asComplex))
+		if !result.IsComplex() { // ToReal: the result is the real part
+			out.Re = dtype.Round(result, real(c))
+			break
+		}
 		c = dtype.RoundComplex(result, c)
 		out.Re, out.Im = real(c), imag(c)
 	}
@@ -184,31 +188,38 @@ func ConvertScalar(t dtype.Type, v scalar.Value) scalar.Value {
 		return v
 	}
 	out := scalar.Value{Type: t}
-	re, im := v.Re, v.Im
-	switch from.Class() {
-	case dtype.ClassBool, dtype.ClassInt:
-		re, im = float64(v.I), 0
-	case dtype.ClassUInt:
-		re, im = float64(uint64(v.I)), 0
+	if from.IsInt() || from.IsBool() {
+		return convertInteger(out, v)
 	}
-	isInteger := from.IsInt() || from.IsBool()
 	switch t.Class() {
 	case dtype.ClassBool:
-		return boolValue(re != 0 || im != 0) // NaN is not zero
+		return boolValue(v.Re != 0 || v.Im != 0) // NaN is not zero
 	case dtype.ClassUInt:
-		if out.I = v.I; !isInteger {
-			out.I = int64(dtype.FloatToUint(re))
-		}
+		out.I = int64(dtype.FloatToUint(v.Re))
 	case dtype.ClassInt:
-		if out.I = v.I; !isInteger {
-			out.I = dtype.FloatToInt(re)
+		if out.I = dtype.FloatToInt(v.Re); t == dtype.Int32 {
+			out.I = int64(dtype.FloatToInt32(v.Re))
 		}
-		out.I = dtype.WrapInt(t, out.I)
 	case dtype.ClassFloat:
-		out.Re = dtype.Round(t, re)
+		out.Re = dtype.Round(t, v.Re)
 	case dtype.ClassComplex:
-		c := dtype.RoundComplex(t, complex(re, im))
+		c := dtype.RoundComplex(t, complex(v.Re, v.Im))
 		out.Re, out.Im = real(c), imag(c)
+	}
+	return out
+}
+
+// convertInteger sets out, of another type, to the integer or bool v.
+func convertInteger(out, v scalar.Value) scalar.Value {
+	switch t := out.Type; t.Class() {
+	case dtype.ClassBool, dtype.ClassInt, dtype.ClassUInt:
+		out.I = dtype.WrapInt(t, v.I)
+	case dtype.ClassFloat, dtype.ClassComplex:
+		if v.Type == dtype.UInt64 {
+			out.Re = dtype.UintToFloat(t.Real(), uint64(v.I))
+		} else {
+			out.Re = dtype.IntToFloat(t.Real(), v.I)
+		}
 	}
 	return out
 }
@@ -229,28 +240,33 @@ func (f *Fusion) scalarByName(name string, t dtype.Type, args []scalar.ID) (scal
 	if row == nil || row.Class != Elementwise {
 		return scalar.None, invalidArgument("there is no scalar operation %q", name)
 	}
-	operands := 0
-	for _, p := range row.Params() {
-		if p.Kind == Operand {
-			operands++
+	if row.Name == "cast" && len(args) == 1 {
+		if err := checkCast(t); err != nil {
+			return scalar.None, err
 		}
+		return f.castScalar(args[0], t), nil
 	}
-	if len(args) == 0 || len(args) > operands {
-		return scalar.None, invalidArgument("%s takes %d operands, got %d", name, operands, len(args))
+	if len(args) != len(row.Params()) {
+		return scalar.None, invalidArgument("%s has %d operands, got %d", name, len(row.Params()), len(args))
 	}
-	if _, err := EvalScalar(row, t, zeros(f.scalars, args)); err != nil {
+	given := make([]Arg, len(args))
+	for i, a := range args {
+		given[i] = ScalarOf(a)
+	}
+	compute, err := f.promote(row, given)
+	if err != nil {
 		return scalar.None, err
 	}
-	return f.opaque(row, t, args)
-}
-
-// zeros are values of the types of args, to see whether an op is defined there.
-func zeros(t *scalar.Table, args []scalar.ID) []scalar.Value {
-	out := make([]scalar.Value, len(args))
 	for i, a := range args {
-		out[i].Type = t.Type(a)
+		if want := row.operandCompute(i, compute); f.scalars.Type(a) != want {
+			return scalar.None, invalidType("%s(): %s is %v and must be %v", name, row.Params()[i].Name, f.scalars.Type(a), want)
+		}
 	}
-	return out
+	s, err := f.opaque(row, row.Promote.resultType(compute), args)
+	if err == nil && t == dtype.Index && f.scalars.Type(s) == dtype.Int {
+		s = f.scalars.AsIndex(s)
+	}
+	return s, err
 }
 
 // checkAlgebra holds the operands of an operation of the scalar algebra against

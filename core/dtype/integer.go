@@ -48,3 +48,34 @@ func WrapInt(t Type, x int64) int64 {
 	}
 	panic("dtype: WrapInt to " + t.String())
 }
+
+// IntToFloat returns x rounded once to the floating type t: a float64 in
+// between would round twice.
+func IntToFloat(t Type, x int64) float64 {
+	if t == Double {
+		return float64(x)
+	}
+	return Round(t, roundToOdd(x>>11, x))
+}
+
+// UintToFloat is [IntToFloat] for UInt64.
+func UintToFloat(t Type, x uint64) float64 {
+	if t == Double {
+		return float64(x)
+	}
+	return Round(t, roundToOdd(int64(x>>11), int64(x)))
+}
+
+// roundToOdd returns the number with upper bits high and lower bits those of x,
+// of which 11 are below: if a float64 cannot hold it, the neighbour with an odd
+// last bit, from which a narrower type rounds as from the number itself
+// (S. Boldo, G. Melquiond, "When double rounding is odd", 2005).
+func roundToOdd(high, x int64) float64 {
+	if -1<<53 < x && x < 1<<53 && high == x>>11 {
+		return float64(x)
+	}
+	if x&(1<<11-1) != 0 {
+		high |= 1
+	}
+	return float64(high) * (1 << 11)
+}
