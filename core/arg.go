@@ -122,3 +122,47 @@ type Keyword struct {
 	Name string
 	Given
 }
+
+// checkArgs holds the arguments of an Expr against what the kinds of op's
+// parameters promise. Binding sees to it; a text or a pass may not.
+func (f *Fusion) checkArgs(op *OpInfo, args []Arg) error {
+	params, rank := op.Params(), int64(0)
+	if len(args) != len(params) {
+		return invalidType("%s(): %d arguments for %d parameters", op.Name, len(args), len(params))
+	}
+	seen := false
+	f.forEachTensor(args, func(v ValID) {
+		if !seen {
+			seen, rank = true, int64(f.Rank(v))
+		}
+	})
+	for i := range params {
+		p, a := &params[i], &args[i]
+		if !fits(*p, a.Kind) || p.Kind == TensorsIn && len(a.Tensors) == 0 {
+			return invalidType("%s(): %s must be %v", op.Name, p.Name, p.Kind)
+		}
+		switch {
+		case a.Kind == ScalarArg && p.Kind == Extent:
+			if f.scalars.Type(a.Scalar) != dtype.Index {
+				return invalidType("%s(): %s must be of dtype Index, got %v", op.Name, p.Name, f.scalars.Type(a.Scalar))
+			}
+		case p.Kind == Shape:
+			for k, s := range a.Scalars {
+				if f.scalars.Type(s) != dtype.Index {
+					return invalidType("%s(): %s[%d] must be of dtype Index, got %v", op.Name, p.Name, k, f.scalars.Type(s))
+				}
+			}
+		case a.Kind == IntArg && p.Kind == Dim:
+			if a.Int < 0 || a.Int >= rank {
+				return invalidArgument("%s(): %s is %d, which is not a dimension of a tensor with %d", op.Name, p.Name, a.Int, rank)
+			}
+		case p.Kind == Dims:
+			for k, d := range a.Ints {
+				if d < 0 || d >= rank || k > 0 && d <= a.Ints[k-1] {
+					return invalidArgument("%s(): %s must be ascending dimensions of a tensor with %d, got %v", op.Name, p.Name, rank, a.Ints)
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -284,6 +284,9 @@ func (f *Fusion) appendExpr(op *OpInfo, args []Arg) ([]ValID, error) {
 	if err := f.checkBuilding(); err != nil {
 		return nil, err
 	}
+	if err := f.checkArgs(op, args); err != nil {
+		return nil, err
+	}
 	numAxes, numTransforms := len(f.axes), len(f.transforms)
 	infer := op.Infer
 	if infer == nil {
