@@ -9,13 +9,29 @@
  * or open it with dlopen. It starts a Go runtime in the process and cannot be
  * unloaded.
  *
+ * Use: create a fusion, define its inputs, call operations by name, add
+ * outputs; make an executor of it; for each run ask for the plan of the inputs,
+ * allocate what its outputs describe, run it, release it. tests/c/fusion.c in
+ * the repository is a whole program.
+ *
+ * Errors: a function that returns int returns NVF_OK or the kind of the error,
+ * and describes the error in *error if error is not NULL. Its other results are
+ * then as before. Clear an error with nvf_error_clear before using it again.
+ *
+ * Handles are numbers. One that was destroyed, or never given out, is an error
+ * and never touches memory.
+ *
  * Threads: every function may be called from any thread, several at a time.
+ * Calls that build the same fusion wait for each other; an executor and a plan
+ * may run several times at once.
  *
  * Fork: the Go runtime does not survive fork(). In a child process only
  * nvf_forked may be called, unless the child calls exec first.
  */
 #ifndef NVFUSER_GO_H
 #define NVFUSER_GO_H
+
+#include <stdint.h>
 
 /* Marks what the library shows; the rest is compiled with hidden visibility. */
 #define NVF_API __attribute__((visibility("default")))
@@ -31,6 +47,180 @@ NVF_API const char *nvf_version(void);
 /* Returns 1 in a process that was forked after the library was loaded, else 0.
  * It is safe there: it does not enter the Go runtime. */
 NVF_API int nvf_forked(void);
+
+/* Frees a text or a list that the library returned. NULL is ignored. */
+NVF_API void nvf_free(void *memory);
+
+/* ---- Errors ---- */
+
+enum nvf_status {
+  NVF_OK = 0,
+  NVF_INVALID_ARGUMENT = 1, /* a value breaks a rule; the text names both */
+  NVF_INVALID_TYPE = 2,     /* an argument or a tensor of the wrong type */
+  NVF_UNSUPPORTED = 3,      /* the program is right and this build cannot run it */
+  NVF_FAILED = 4,           /* anything else: a stale handle, no memory */
+  NVF_INTERNAL = 5,         /* a bug in the library; the text names a reproducer file */
+  NVF_CANCELLED = 6         /* nvf_job_cancel stopped the run */
+};
+
+/* Why one way of running a program was not possible. */
+typedef struct nvf_refusal {
+  char *by;       /* the executor, scheduler or pass that refuses */
+  char *rule;     /* short name of the rule */
+  char *tensor;   /* the tensor in the user's terms, or "" */
+  char *sentence; /* what was found */
+} nvf_refusal;
+
+/* An error. Set it to zero before the first use. */
+typedef struct nvf_error {
+  int32_t status;       /* of enum nvf_status */
+  int32_t num_refusals; /* of NVF_UNSUPPORTED */
+  char *text;           /* UTF-8, NULL if there is no error */
+  nvf_refusal *refusals;
+} nvf_error;
+
+/* Frees the texts of *error and sets it to zero. */
+NVF_API void nvf_error_clear(nvf_error *error);
+
+/* ---- Element types ---- */
+
+enum nvf_dtype {
+  NVF_NULL = 0, /* no type: "decide from the operands" */
+  NVF_BOOL = 1, /* one byte, 0 or 1 */
+  NVF_INT32 = 2,
+  NVF_INT = 3, /* 64 bits */
+  NVF_UINT64 = 4,
+  NVF_INDEX = 5, /* an extent or position; 64 bits in memory */
+  NVF_HALF = 6,
+  NVF_BFLOAT16 = 7,
+  NVF_FLOAT = 8,
+  NVF_DOUBLE = 9,
+  NVF_FLOAT8_E4M3FN = 10,
+  NVF_FLOAT8_E5M2 = 11,
+  NVF_FLOAT8_E8M0FNU = 12,
+  NVF_FLOAT4_E2M1FN = 13,
+  NVF_FLOAT4_E2M1FN_X2 = 14,
+  NVF_COMPLEX_FLOAT = 15,
+  NVF_COMPLEX_DOUBLE = 16
+};
+
+/* ---- Values ---- */
+
+typedef uint64_t nvf_fusion; /* handle; 0 is never one */
+
+enum nvf_kind {
+  NVF_KIND_NONE = 0,    /* absent; for an optional argument: its default */
+  NVF_KIND_TENSOR = 1,  /* fusion, id */
+  NVF_KIND_SCALAR = 2,  /* fusion, id */
+  NVF_KIND_BOOL = 3,    /* integer: 0 or 1 */
+  NVF_KIND_INT = 4,     /* integer */
+  NVF_KIND_UINT = 5,    /* integer: the bits of a number of 2^63 or more */
+  NVF_KIND_FLOAT = 6,   /* real */
+  NVF_KIND_COMPLEX = 7, /* real, imag */
+  NVF_KIND_DTYPE = 8,   /* integer: of enum nvf_dtype */
+  NVF_KIND_LIST = 9,    /* items, integer: their number */
+  NVF_KIND_OTHER = 10   /* nothing that an operation takes; text: its type, for the error */
+};
+
+/* An argument or a result of an operation. kind tells which fields count. */
+typedef struct nvf_value {
+  int32_t kind; /* of enum nvf_kind */
+  uint32_t id;  /* of a value of fusion */
+  nvf_fusion fusion;
+  int64_t integer;
+  double real, imag;
+  const struct nvf_value *items;
+  const char *text;
+} nvf_value;
+
+/* A line of the caller's program, for errors that show only at run time. */
+typedef struct nvf_location {
+  const char *file; /* NULL: unknown */
+  int32_t line;
+} nvf_location;
+
+/* ---- Fusions ---- */
+
+/* Makes an empty fusion. */
+NVF_API int nvf_fusion_create(nvf_fusion *fusion, nvf_error *error);
+
+/* Makes a fusion from its text form, `length` bytes of it. */
+NVF_API int nvf_fusion_parse(const char *text, int64_t length, nvf_fusion *fusion, nvf_error *error);
+
+/* Forgets a fusion. Its executors stay. A stale handle is ignored. */
+NVF_API void nvf_fusion_destroy(nvf_fusion fusion);
+
+/* Gives the text form of a fusion: it parses back to a fusion of the same text,
+ * and fusions that mean the same by the same operations have the same text.
+ * Free *text with nvf_free. */
+NVF_API int nvf_fusion_text(nvf_fusion fusion, char **text, nvf_error *error);
+
+/* An input tensor. */
+typedef struct nvf_tensor {
+  int32_t dtype;
+  int32_t rank;
+  const int64_t *shape;        /* -1 known at run time, 1 a broadcast, otherwise the size */
+  const int8_t *contiguity;    /* in memory order, outermost first: 1 contiguous with what is inside, 0 not, -1 broadcast */
+  const int64_t *stride_order; /* rank of each dimension's stride, 0 the smallest; NULL: row-major */
+  int32_t is_cpu;              /* 1: of rank 0, in host memory and passed by value */
+} nvf_tensor;
+
+NVF_API int nvf_define_tensor(nvf_fusion fusion, const nvf_tensor *type, nvf_value *tensor, nvf_error *error);
+
+/* Adds an input scalar of an element type of enum nvf_dtype. */
+NVF_API int nvf_define_scalar(nvf_fusion fusion, int32_t dtype, nvf_value *scalar, nvf_error *error);
+
+/* Gives a number as a scalar of dtype; NVF_NULL: Bool, Int, Double or
+ * ComplexDouble by its kind. Numbers may also be passed to operations as they
+ * are. */
+NVF_API int nvf_define_constant(nvf_fusion fusion, const nvf_value *number, int32_t dtype, nvf_value *scalar,
+                                nvf_error *error);
+
+/* Makes a tensor an output. alias, if not NULL, is the input tensor whose
+ * memory receives it; the output is then not among those of a plan. */
+NVF_API int nvf_add_output(nvf_fusion fusion, const nvf_value *tensor, const nvf_value *alias, nvf_error *error);
+
+/* ---- Operations ---- */
+
+/* The number of results of any operation is at most this. */
+enum { NVF_MAX_RESULTS = 64 };
+
+/* Returns the number of the operation called `name` in this process, or -1.
+ * docs/ops.md of the repository lists names and parameters. */
+NVF_API int32_t nvf_op(const char *name);
+
+/* Returns the table of operations as a JSON array of objects, sorted by name.
+ * The text is static, like that of nvf_version. Keys:
+ *
+ *   name, group, class   texts; class is elementwise, reduction, view, ...
+ *   doc                  what it computes
+ *   signatures           overloads as Python shows them, such as "(arg, dim, keepdim=False)"
+ *   overloads            the same as lists of parameters: name; kind: operand,
+ *                        tensor, tensors, number, extent, shape, integer,
+ *                        integers, dim, dims, flag, flags or dtype; optional;
+ *                        default (text, "" if there is none); keyword_only
+ *   accept               classes of element types taken, a sum of 1 bool,
+ *                        2 integer, 4 floating, 8 complex; 0: not limited so
+ *   compute, result      of elementwise operations, how the operand types give
+ *                        the type computed in (common, float, keep, bool,
+ *                        integer) and that of the result (compute, bool, real,
+ *                        complex)
+ *   skip                 leading operands that promotion leaves out
+ *   torch                the same in torch: a Python expression over the
+ *                        parameter names, operands promoted
+ *   domain               of each operand, the interval lo, hi (texts) of inputs
+ *                        that it is defined for; empty: all
+ *   ulp                  error bound in units in the last place of binary32
+ */
+NVF_API const char *nvf_op_table(void);
+
+/* Adds the operation `op` to a fusion. args are num_positional values followed
+ * by num_keywords values, whose parameters are named by keywords (NULL if there
+ * are none). location may be NULL. The results are tensors and scalars; results
+ * has room for NVF_MAX_RESULTS, and *num_results are there. */
+NVF_API int nvf_call(nvf_fusion fusion, int32_t op, const nvf_value *args, int32_t num_positional,
+                     const char *const *keywords, int32_t num_keywords, const nvf_location *location,
+                     nvf_value *results, int32_t *num_results, nvf_error *error);
 
 #ifdef __cplusplus
 }

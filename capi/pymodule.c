@@ -1,7 +1,5 @@
 /* The CPython extension module nvfuser_go._C. */
-#include "weak_python.h"
-
-#include "nvfuser_go.h"
+#include "extension.h"
 
 static PyObject *version(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
   (void)module, (void)args;
@@ -15,14 +13,19 @@ static PyObject *forked(PyObject *module, PyObject *const *args, Py_ssize_t narg
   return PyBool_FromLong(nvf_forked());
 }
 
-/* METH_FASTCALL functions have another type than PyCFunction; the detour over
- * void (*)(void) is the conversion that gcc accepts without a warning. */
-#define FAST(name) (PyCFunction)(void (*)(void))(name), METH_FASTCALL
-
 static PyMethodDef functions[] = {
     {"version", FAST(version), PyDoc_STR("version() -> str\n\nThe version of the library, such as \"0.1.0\".")},
     {"forked", FAST(forked),
      PyDoc_STR("forked() -> bool\n\nWhether this process was forked after the library was loaded.")},
+    {"set_exceptions", FAST(set_exceptions),
+     PyDoc_STR("set_exceptions(FusionError, InvalidArgument, InvalidType, Unsupported)\n\n"
+               "Registers the exceptions to raise; Unsupported gets an attribute `refusals`, a list of (by, rule, tensor, sentence).")},
+    {"set_dtypes", FAST(set_dtypes),
+     PyDoc_STR("set_dtypes(members, torch_dtypes)\n\n"
+               "Registers the members of DataType by number, and the torch.dtype or None for each.")},
+    {"push_fusion", FAST(push_fusion),
+     PyDoc_STR("push_fusion(fusion)\n\nMakes fusion the one that this thread's operations without operands of a fusion act on.")},
+    {"pop_fusion", FAST(pop_fusion), PyDoc_STR("pop_fusion(fusion)\n\nUndoes the last push_fusion(fusion) of this thread.")},
     {NULL, NULL, 0, NULL},
 };
 
@@ -36,4 +39,10 @@ static struct PyModuleDef definition = {
     .m_methods = functions,
 };
 
-PyMODINIT_FUNC PyInit__C(void) { return PyModule_Create(&definition); }
+PyMODINIT_FUNC PyInit__C(void) {
+  PyObject *module = PyModule_Create(&definition);
+  if (!module) return NULL;
+  find_operators();
+  if (add_fusion_type(module) || add_val_types(module) || add_part_types(module) || add_operations(module)) Py_CLEAR(module);
+  return module;
+}

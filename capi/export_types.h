@@ -1,0 +1,19 @@
+/* export_types.h: const pointers under names that cgo can spell, so that a Go
+ * function agrees with its declaration in nvfuser_go.h and internal.h. */
+#ifndef NVFUSER_GO_EXPORT_TYPES_H
+#define NVFUSER_GO_EXPORT_TYPES_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+#include "nvfuser_go.h"
+
+typedef const char *const_text;
+typedef const char *const *const_texts;
+typedef const nvf_value *const_values;
+typedef const nvf_tensor *const_tensor;
+typedef const nvf_location *const_location;
+typedef const nvfi_op *const_ops;
+
+#endif

@@ -1,0 +1,133 @@
+/* extension.h: what the C files of the extension module share.
+ *
+ * The module has process-wide state, as the Go runtime does: one interpreter
+ * uses it. Everything here runs with the GIL held. */
+#ifndef NVFUSER_GO_EXTENSION_H
+#define NVFUSER_GO_EXTENSION_H
+
+#include "weak_python.h"
+
+#include "internal.h"
+#include "nvfuser_go.h"
+
+/* METH_FASTCALL functions have another type than PyCFunction; the detour over
+ * void (*)(void) is the conversion that gcc accepts without a warning. */
+#define AS_FUNCTION(name) (PyCFunction)(void (*)(void))(name)
+#define FAST(name) AS_FUNCTION(name), METH_FASTCALL
+
+/* ---- errors.c ---- */
+
+/* The exceptions by status; Python's own until the package registers its. */
+extern PyObject *fusion_error, *invalid_argument, *invalid_type, *unsupported;
+
+PyObject *set_exceptions(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+
+/* Whether the library may be used here: not after fork. Else an exception is set. */
+int alive(void);
+
+/* Sets the exception that *error describes and clears it. Returns NULL. */
+PyObject *raise_error(nvf_error *error);
+
+/* Whether status is NVF_OK; else the exception is set. */
+int check(int status, nvf_error *error);
+
+/* Whether a function that takes from `least` to `most` arguments got that many. */
+int check_count(const char *function, Py_ssize_t nargs, Py_ssize_t least, Py_ssize_t most);
+
+/* ---- values.c ---- */
+
+/* A fusion. wrappers[id] is the Python object of value id while one exists, so
+ * that a value has one identity; the objects own the fusion, not the reverse. */
+typedef struct {
+  PyObject_HEAD
+  nvf_fusion handle;
+  PyObject **wrappers;
+  uint32_t capacity;
+  PyObject *weak_references;
+} FusionObject;
+
+/* A value, an expression or an axis of a fusion; also a tensor's domain, whose
+ * id is the tensor's. */
+typedef struct {
+  PyObject_HEAD
+  FusionObject *fusion;
+  uint32_t id;
+} PartObject;
+
+extern PyTypeObject *fusion_type, *val_type, *scalar_type, *tensor_view_type, *expr_type, *iter_domain_type,
+    *tensor_domain_type;
+
+int add_fusion_type(PyObject *module);
+int add_val_types(PyObject *module);
+int add_part_types(PyObject *module);
+
+/* Returns a new reference to the object of a value of fusion: NULL with an
+ * exception on failure. An absent value gives None. */
+PyObject *wrap_value(FusionObject *fusion, const nvf_value *value);
+PyObject *wrap_part(PyTypeObject *type, FusionObject *fusion, uint32_t id);
+
+/* A list of what nvfi_list gives: values, or parts of the given type. */
+PyObject *list_of(FusionObject *fusion, int what, uint32_t id, PyTypeObject *type);
+PyObject *text_of(FusionObject *fusion, int what, uint32_t id, const char *name);
+int fact_of(FusionObject *fusion, int what, uint32_t id, int64_t *fact);
+
+void part_dealloc(PyObject *self);
+int is_val(PyObject *object);
+
+/* ---- operators.c ---- */
+
+/* The slots of Val. */
+extern PyType_Slot operator_slots[];
+extern const int num_operator_slots;
+void find_operators(void);
+
+/* ---- arguments.c ---- */
+
+/* Arguments of a call as Go reads them, and what they keep alive. */
+typedef struct {
+  const char *function;   /* for error texts */
+  FusionObject *fusion;   /* of the first value among the arguments, or NULL; owned */
+  struct block *blocks;   /* memory of lists and texts, and snapshots of lists */
+} Arguments;
+
+void arguments_begin(Arguments *a, const char *function);
+void arguments_end(Arguments *a);
+
+/* Converts object. position is from 0, for error texts. Returns 0, or -1 with an
+ * exception. May run Python code. */
+int convert(Arguments *a, PyObject *object, Py_ssize_t position, nvf_value *out);
+
+/* Whether object is a bool, a number or a Val, which operators take. */
+int is_operand(PyObject *object);
+
+/* Advice for an object that is never an operand, or NULL: torch tensors, arrays. */
+const char *foreign_advice(PyObject *object);
+
+/* An int64 argument; bools are refused. */
+int as_int64(PyObject *object, const char *function, const char *argument, int64_t *out);
+
+PyObject *set_dtypes(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+
+/* The object that stands for a dtype: new reference. */
+PyObject *dtype_member(int64_t dtype);
+PyObject *torch_dtype(int64_t dtype); /* borrowed; NULL with an exception if there is none */
+int dtype_of_torch(PyObject *torch_dtype); /* -1 if there is none */
+
+/* ---- operations.c ---- */
+
+int add_operations(PyObject *module);
+
+/* Calls operation `op` on the operands' fusion. */
+PyObject *call_operation(int32_t op, const char *name, PyObject *const *args, Py_ssize_t nargs, PyObject *names);
+PyObject *floor_divide(PyObject *x, PyObject *y);
+const char *operation_name(int32_t op);
+
+PyObject *push_fusion(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+PyObject *pop_fusion(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+
+/* ---- location.c ---- */
+
+/* The line of Python that runs now. The text lives until the next call. */
+void current_location(nvf_location *location);
+
+#endif

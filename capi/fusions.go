@@ -1,0 +1,194 @@
+package main
+
+/*
+#include "export_types.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// A definition is a fusion that C holds. Executors work on copies, so its lock
+// orders whatever happens to it.
+type definition struct {
+	mu      sync.Mutex
+	fusion  *core.Fusion
+	file    string // of the last location, kept to share its memory
+	damaged error  // set by a panic while the fusion was being changed
+}
+
+// The numbers of nvfuser_go.h are those of package dtype.
+var _ = [1]struct{}{}[C.NVF_BOOL-dtype.Bool|C.NVF_INT-dtype.Int|C.NVF_INDEX-dtype.Index|C.NVF_FLOAT-dtype.Float|
+	C.NVF_FLOAT8_E4M3FN-dtype.Float8E4M3FN|C.NVF_FLOAT4_E2M1FN_X2-dtype.Float4E2M1FNx2|C.NVF_COMPLEX_DOUBLE-dtype.ComplexDouble]
+
+// on runs body on the fusion of h, alone. call says what is being done, for a
+// reproducer; a panic leaves the fusion unusable.
+func on(h C.nvf_fusion, e *C.nvf_error, call func() string, body func(d *definition) error) (status C.int) {
+	d, err := get[definition](handle(h), "a fusion")
+	if err != nil {
+		return report(e, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.damaged != nil {
+		return report(e, d.damaged)
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			d.damaged = caught(r, func() string { return call() + "\n\n" + d.fusion.String() })
+			status = report(e, d.damaged)
+		}
+	}()
+	return report(e, body(d))
+}
+
+// guard runs body, which is not about one fusion.
+func guard(e *C.nvf_error, call string, body func() error) (status C.int) {
+	defer func() {
+		if r := recover(); r != nil {
+			status = report(e, caught(r, func() string { return call }))
+		}
+	}()
+	return report(e, body())
+}
+
+func named(call string) func() string { return func() string { return call } }
+
+//export nvf_fusion_create
+func nvf_fusion_create(out *C.nvf_fusion, e *C.nvf_error) C.int {
+	return guard(e, "create", func() error {
+		*out = C.nvf_fusion(handles.put(&definition{fusion: core.NewFusion()}))
+		return nil
+	})
+}
+
+//export nvf_fusion_parse
+func nvf_fusion_parse(text C.const_text, length C.int64_t, out *C.nvf_fusion, e *C.nvf_error) C.int {
+	source := string(unsafe.Slice((*byte)(unsafe.Pointer(text)), int(length)))
+	return guard(e, "parse\n\n"+source, func() error {
+		f, err := core.Parse(source)
+		if err == nil {
+			*out = C.nvf_fusion(handles.put(&definition{fusion: f}))
+		}
+		return err
+	})
+}
+
+//export nvf_fusion_destroy
+func nvf_fusion_destroy(h C.nvf_fusion) { take[definition](handle(h)) }
+
+//export nvf_fusion_text
+func nvf_fusion_text(h C.nvf_fusion, out **C.char, e *C.nvf_error) C.int {
+	return on(h, e, named("text"), func(d *definition) error {
+		*out = cText(d.fusion.String())
+		return nil
+	})
+}
+
+//export nvf_define_tensor
+func nvf_define_tensor(h C.nvf_fusion, t C.const_tensor, out *C.nvf_value, e *C.nvf_error) C.int {
+	describe := func() string { return fmt.Sprintf("define_tensor %+v", *t) }
+	return on(h, e, describe, func(d *definition) error {
+		if t.rank < 0 || t.rank > core.MaxRank {
+			return core.InvalidArgumentf("define_tensor(): shape has %d dimensions; at most %d are supported", t.rank, core.MaxRank)
+		}
+		n := int(t.rank)
+		description := core.TensorDescription{DType: dtypeOf(t.dtype), CPU: t.is_cpu != 0}
+		for _, s := range unsafe.Slice((*int64)(unsafe.Pointer(t.shape)), n) {
+			description.Shape = append(description.Shape, s)
+		}
+		for _, c := range unsafe.Slice((*int8)(unsafe.Pointer(t.contiguity)), n) {
+			description.Contiguity = append(description.Contiguity, [...]core.Tri{core.NotApplicable, core.No, core.Yes}[min(max(c, -1), 1)+1])
+		}
+		if t.stride_order != nil {
+			description.StrideOrder = append([]int64{}, unsafe.Slice((*int64)(unsafe.Pointer(t.stride_order)), n)...)
+		}
+		v, err := d.fusion.DefineTensor(description)
+		if err == nil {
+			*out = d.value(h, v)
+		}
+		return err
+	})
+}
+
+//export nvf_define_scalar
+func nvf_define_scalar(h C.nvf_fusion, t C.int32_t, out *C.nvf_value, e *C.nvf_error) C.int {
+	return on(h, e, named("define_scalar"), func(d *definition) error {
+		v, err := d.fusion.DefineScalar(dtypeOf(t))
+		if err == nil {
+			*out = d.value(h, v)
+		}
+		return err
+	})
+}
+
+//export nvf_define_constant
+func nvf_define_constant(h C.nvf_fusion, number C.const_values, t C.int32_t, out *C.nvf_value, e *C.nvf_error) C.int {
+	return on(h, e, named("define_constant"), func(d *definition) error {
+		given, err := d.given(h, number)
+		if err != nil {
+			return err
+		}
+		if given.Kind != core.GivenNumber {
+			return core.InvalidTypef("define_scalar(): value must be a bool, an int, a float or a complex, got %s", describeGiven(given))
+		}
+		value := given.Num
+		if to := dtypeOf(t); to != dtype.Null {
+			if value, err = constantOf(to, value); err != nil {
+				return err
+			}
+		}
+		*out = d.value(h, d.fusion.Constant(value))
+		return nil
+	})
+}
+
+// constantOf is value as a constant of type t: one that t can hold up to
+// rounding.
+func constantOf(t dtype.Type, value scalar.Value) (scalar.Value, error) {
+	if t.Size() == 0 || t == dtype.Float4E2M1FNx2 {
+		return value, core.InvalidTypef("define_scalar(): dtype is %v; a scalar has one of the whole-byte types", t)
+	}
+	converted := core.ConvertScalar(t, value)
+	isInteger := value.Type.IsInt()
+	switch {
+	case value.Type.IsComplex() && !t.IsComplex(), value.Type.IsFloat() && (t.IsInt() || t.IsBool()):
+		return value, core.InvalidTypef("define_scalar(): value is %s, which is not of type %v", core.PythonLiteral(value), t)
+	case isInteger && t.IsInt() && (converted.I != value.I || (t == dtype.UInt64) != (value.Type == dtype.UInt64) && value.I < 0):
+		return value, core.InvalidArgumentf("define_scalar(): value is %s, which does not fit %v", core.PythonLiteral(value), t)
+	}
+	return converted, nil
+}
+
+//export nvf_add_output
+func nvf_add_output(h C.nvf_fusion, tensor, alias C.const_values, e *C.nvf_error) C.int {
+	return on(h, e, named("add_output"), func(d *definition) error {
+		v, err := d.val(h, tensor, "output")
+		if err != nil {
+			return err
+		}
+		into := core.NoVal
+		if alias != nil {
+			if into, err = d.val(h, alias, "alias_input"); err != nil {
+				return err
+			}
+		}
+		return d.fusion.AddOutput(v, into)
+	})
+}
+
+// val returns a value that is an argument of add_output.
+func (d *definition) val(h C.nvf_fusion, v C.const_values, name string) (core.ValID, error) {
+	given, err := d.given(h, v)
+	if err == nil && given.Kind != core.GivenVal {
+		err = core.InvalidTypef("add_output(): %s must be a tensor, got %s", name, describeGiven(given))
+	}
+	return given.Val, err
+}

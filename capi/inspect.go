@@ -1,0 +1,255 @@
+package main
+
+/*
+#include "export_types.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
+)
+
+// check reports ids that the fusion does not have.
+func checkID(id C.uint32_t, n int, what string) error {
+	if int(id) >= n {
+		return core.InvalidArgumentf("the fusion has no %s %d: it has %d", what, uint32(id), n)
+	}
+	return nil
+}
+
+//export nvfi_list
+func nvfi_list(h C.nvf_fusion, what C.int32_t, id C.uint32_t, items **C.nvf_value, count *C.int64_t, e *C.nvf_error) C.int {
+	return on(h, e, named("list"), func(d *definition) error {
+		list, err := d.list(h, what, id)
+		if err != nil {
+			return err
+		}
+		*count = C.int64_t(len(list))
+		*items = (*C.nvf_value)(C.calloc(C.size_t(len(list)+1), C.sizeof_nvf_value))
+		copy(unsafe.Slice(*items, len(list)), list)
+		return nil
+	})
+}
+
+func (d *definition) list(h C.nvf_fusion, what C.int32_t, id C.uint32_t) ([]C.nvf_value, error) {
+	f := d.fusion
+	switch what {
+	case C.NVFI_INPUTS:
+		return d.values(h, f.Inputs()), nil
+	case C.NVFI_OUTPUTS:
+		var list []C.nvf_value
+		for _, o := range f.Outputs() {
+			alias := C.nvf_value{kind: C.NVF_KIND_NONE}
+			if o.Alias != core.NoVal {
+				alias = d.value(h, o.Alias)
+			}
+			list = append(list, d.value(h, o.Val), alias)
+		}
+		return list, nil
+	case C.NVFI_VALS:
+		list := make([]C.nvf_value, f.NumVals())
+		for i := range list {
+			list[i] = d.value(h, core.ValID(i))
+		}
+		return list, nil
+	case C.NVFI_EXPRS:
+		return numbers(f.Order()), nil
+	case C.NVFI_EXPR_INPUTS, C.NVFI_EXPR_OUTPUTS:
+		if err := checkID(id, f.NumExprs(), "expression"); err != nil {
+			return nil, err
+		}
+		if what == C.NVFI_EXPR_OUTPUTS {
+			return d.values(h, f.Expr(core.ExprID(id)).Out), nil
+		}
+		return d.values(h, d.operands(core.ExprID(id))), nil
+	case C.NVFI_AXIS_EXTENT:
+		if err := checkID(id, f.NumAxes(), "axis"); err != nil {
+			return nil, err
+		}
+		return d.values(h, []core.ValID{f.ScalarVal(f.Size(core.AxisID(id)))}), nil
+	}
+	if err := checkID(id, f.NumVals(), "value"); err != nil {
+		return nil, err
+	}
+	v := f.Val(core.ValID(id))
+	switch what {
+	case C.NVFI_VAL_DEF:
+		if v.Def == core.NoExpr {
+			return nil, nil
+		}
+		return numbers([]core.ExprID{v.Def}), nil
+	case C.NVFI_VAL_USES:
+		return numbers(d.uses(core.ValID(id))), nil
+	case C.NVFI_VAL_ROOT:
+		return numbers(v.Domain.Root), nil
+	case C.NVFI_VAL_LOOP:
+		if v.Domain.Loop != nil {
+			return numbers(v.Domain.Loop), nil
+		}
+	}
+	return numbers(v.Domain.Logical), nil
+}
+
+func (d *definition) values(h C.nvf_fusion, ids []core.ValID) []C.nvf_value {
+	list := make([]C.nvf_value, len(ids))
+	for i, v := range ids {
+		list[i] = d.value(h, v)
+	}
+	return list
+}
+
+func numbers[T ~uint32](ids []T) []C.nvf_value {
+	list := make([]C.nvf_value, len(ids))
+	for i, id := range ids {
+		list[i] = C.nvf_value{kind: C.NVF_KIND_INT, integer: C.int64_t(id)}
+	}
+	return list
+}
+
+// operands are the tensors and scalars that an expression reads, in order. A
+// scalar value is a name for a part of the fusion that is there already, so
+// making one changes nothing, also after Freeze.
+func (d *definition) operands(id core.ExprID) []core.ValID {
+	var in []core.ValID
+	scalars := func(ids ...scalar.ID) {
+		for _, s := range ids {
+			in = append(in, d.fusion.ScalarVal(s))
+		}
+	}
+	for _, a := range d.fusion.Expr(id).Args {
+		switch a.Kind {
+		case core.TensorArg:
+			in = append(in, a.Tensor)
+		case core.TensorsArg:
+			in = append(in, a.Tensors...)
+		case core.ScalarArg:
+			scalars(a.Scalar)
+		case core.ScalarsArg:
+			scalars(a.Scalars...)
+		}
+	}
+	return in
+}
+
+func (d *definition) uses(v core.ValID) []core.ExprID {
+	var uses []core.ExprID
+	isScalar := !d.fusion.Val(v).Tensor
+	for i := range d.fusion.NumExprs() {
+		id := core.ExprID(i)
+		in := d.fusion.TensorArgs(d.fusion.Expr(id))
+		if isScalar {
+			in = d.operands(id)
+		}
+		for _, x := range in {
+			if x == v {
+				uses = append(uses, id)
+				break
+			}
+		}
+	}
+	return uses
+}
+
+//export nvfi_fact
+func nvfi_fact(h C.nvf_fusion, what C.int32_t, id C.uint32_t, out *C.int64_t, e *C.nvf_error) C.int {
+	return on(h, e, named("fact"), func(d *definition) error {
+		n, err := d.fact(what, id)
+		if err == nil {
+			*out = C.int64_t(n)
+		}
+		return err
+	})
+}
+
+func (d *definition) fact(what C.int32_t, id C.uint32_t) (int64, error) {
+	f := d.fusion
+	truth := func(b bool) (int64, error) {
+		if b {
+			return 1, nil
+		}
+		return 0, nil
+	}
+	switch what {
+	case C.NVFI_FROZEN:
+		return truth(f.Frozen())
+	case C.NVFI_IS_REDUCTION:
+		if err := checkID(id, f.NumAxes(), "axis"); err != nil {
+			return 0, err
+		}
+		return truth(f.Axis(core.AxisID(id)).Kind == core.Reduce)
+	}
+	if err := checkID(id, f.NumVals(), "value"); err != nil {
+		return 0, err
+	}
+	v := f.Val(core.ValID(id))
+	switch what {
+	case C.NVFI_RANK:
+		return int64(f.Rank(core.ValID(id))), nil
+	case C.NVFI_DTYPE:
+		return int64(v.DType), nil
+	case C.NVFI_HAS_ROOT:
+		return truth(v.Tensor && len(v.Domain.Root) > 0 && &v.Domain.Root[0] != &v.Domain.Logical[0])
+	}
+	constant, isConstant := scalar.Value{}, false
+	if !v.Tensor {
+		constant, isConstant = f.Scalars().ConstValue(v.Scalar)
+	}
+	if what == C.NVFI_IS_SYMBOLIC {
+		return truth(!isConstant)
+	}
+	if !isConstant {
+		return -1, nil
+	}
+	return truth(constant.I != 0 || constant.Re != 0 || constant.Im != 0)
+}
+
+//export nvfi_text
+func nvfi_text(h C.nvf_fusion, what C.int32_t, id C.uint32_t, name C.const_text, out **C.char, e *C.nvf_error) C.int {
+	return on(h, e, named("print"), func(d *definition) error {
+		text, err := d.text(what, id, C.GoString(name))
+		if err == nil {
+			*out = cText(text)
+		}
+		return err
+	})
+}
+
+func (d *definition) text(what C.int32_t, id C.uint32_t, name string) (string, error) {
+	f := d.fusion
+	switch what {
+	case C.NVFI_VAL, C.NVFI_DOMAIN:
+		if err := checkID(id, f.NumVals(), "value"); err != nil {
+			return "", err
+		}
+		return f.Name(core.ValID(id)), nil
+	case C.NVFI_EXPR:
+		if err := checkID(id, f.NumExprs(), "expression"); err != nil {
+			return "", err
+		}
+		return f.Expr(core.ExprID(id)).Op.Name, nil
+	case C.NVFI_AXIS:
+		return "axis", checkID(id, f.NumAxes(), "axis")
+	}
+	return f.String(), nil
+}
+
+//export nvfi_freeze
+func nvfi_freeze(h C.nvf_fusion, e *C.nvf_error) C.int {
+	return on(h, e, named("freeze"), func(d *definition) error {
+		d.fusion.Freeze()
+		return nil
+	})
+}
+
+//export nvfi_verify
+func nvfi_verify(h C.nvf_fusion, e *C.nvf_error) C.int {
+	return on(h, e, named("verify"), func(d *definition) error { return d.fusion.Verify() })
+}
+
+//export nvfi_provoke
+func nvfi_provoke(h C.nvf_fusion, e *C.nvf_error) C.int {
+	return on(h, e, named("provoke"), func(*definition) error { panic("provoked") })
+}

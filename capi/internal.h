@@ -1,0 +1,72 @@
+/* internal.h: what the extension module asks of Go beyond nvfuser_go.h. These
+ * functions are not shown by the library. Errors are reported as there. */
+#ifndef NVFUSER_GO_INTERNAL_H
+#define NVFUSER_GO_INTERNAL_H
+
+#include "nvfuser_go.h"
+
+/* One row of the op table; texts live as long as the process. */
+typedef struct nvfi_op {
+  const char *name;
+  const char *doc; /* of the Python function, with its signature */
+} nvfi_op;
+
+const nvfi_op *nvfi_ops(int32_t *count);
+
+/* Whether the op at `op` returns a list in Python, even of one or no value. */
+int nvfi_returns_list(int32_t op);
+
+/* x // y: floor division, which no single row is. */
+int nvfi_floor_divide(nvf_fusion fusion, const nvf_value *operands, const nvf_location *location, nvf_value *result,
+                      nvf_error *error);
+
+/* Lists of values, and of the ids of axes and expressions. */
+enum nvfi_list {
+  NVFI_INPUTS,
+  NVFI_OUTPUTS, /* each followed by its alias, which may be absent */
+  NVFI_VALS,
+  NVFI_EXPRS,         /* ids, those that the outputs need, in order of execution */
+  NVFI_VAL_DEF,       /* ids, of the expression that defines the value: at most one */
+  NVFI_VAL_USES,      /* ids of expressions */
+  NVFI_EXPR_INPUTS,   /* tensors and scalars */
+  NVFI_EXPR_OUTPUTS,  /* tensors */
+  NVFI_VAL_ROOT,      /* ids of axes */
+  NVFI_VAL_LOGICAL,   /* ids of axes */
+  NVFI_VAL_LOOP,      /* ids of axes */
+  NVFI_AXIS_EXTENT    /* one scalar */
+};
+
+/* Ids come as NVF_KIND_INT. Free *items with nvf_free. */
+int nvfi_list(nvf_fusion fusion, int32_t what, uint32_t id, nvf_value **items, int64_t *count, nvf_error *error);
+
+enum nvfi_text {
+  NVFI_PYTHON,  /* the program as a Python function called `name` */
+  NVFI_MATH,    /* expressions, all of them or, if id is 1, those that the outputs need */
+  NVFI_VAL,     /* a value, an expression, an axis, the axes of a tensor */
+  NVFI_EXPR,
+  NVFI_AXIS,
+  NVFI_DOMAIN
+};
+
+/* name may be NULL. Free *text with nvf_free. */
+int nvfi_text(nvf_fusion fusion, int32_t what, uint32_t id, const char *name, char **text, nvf_error *error);
+
+enum nvfi_fact {
+  NVFI_FROZEN,
+  NVFI_RANK,
+  NVFI_DTYPE,
+  NVFI_IS_SYMBOLIC,
+  NVFI_HAS_ROOT,
+  NVFI_IS_REDUCTION, /* of an axis */
+  NVFI_TRUTH         /* of a scalar: 0, 1, or -1 if it is known only at run time */
+};
+
+int nvfi_fact(nvf_fusion fusion, int32_t what, uint32_t id, int64_t *value, nvf_error *error);
+
+int nvfi_freeze(nvf_fusion fusion, nvf_error *error);
+int nvfi_verify(nvf_fusion fusion, nvf_error *error);
+
+/* Panics, for the test of what happens then. */
+int nvfi_provoke(nvf_fusion fusion, nvf_error *error);
+
+#endif

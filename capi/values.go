@@ -1,0 +1,105 @@
+package main
+
+/*
+#include "export_types.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+func unsafePointer[T any](p *T) unsafe.Pointer { return unsafe.Pointer(p) }
+
+// dtypeOf returns the type numbered n, or a type that is not Valid.
+func dtypeOf(n C.int32_t) dtype.Type {
+	if n < 0 || n > 255 {
+		return 255
+	}
+	return dtype.Type(n)
+}
+
+// value is v as C sees it.
+func (d *definition) value(h C.nvf_fusion, v core.ValID) C.nvf_value {
+	kind := C.int32_t(C.NVF_KIND_SCALAR)
+	if d.fusion.Val(v).Tensor {
+		kind = C.NVF_KIND_TENSOR
+	}
+	return C.nvf_value{kind: kind, id: C.uint32_t(v), fusion: h}
+}
+
+// given is v as package core takes it. Values of another fusion are refused.
+func (d *definition) given(h C.nvf_fusion, v C.const_values) (core.Given, error) {
+	number := func(x scalar.Value) (core.Given, error) {
+		return core.Given{Kind: core.GivenNumber, Num: x}, nil
+	}
+	switch v.kind {
+	case C.NVF_KIND_NONE:
+		return core.Given{}, nil
+	case C.NVF_KIND_TENSOR, C.NVF_KIND_SCALAR:
+		if v.fusion != h {
+			return core.Given{}, core.InvalidArgumentf("the operands belong to two fusions: a value is used only in the fusion that it was defined in")
+		}
+		if int(v.id) >= d.fusion.NumVals() {
+			return core.Given{}, core.InvalidArgumentf("the fusion has no value %d: it has %d values", uint32(v.id), d.fusion.NumVals())
+		}
+		return core.Given{Kind: core.GivenVal, Val: core.ValID(v.id)}, nil
+	case C.NVF_KIND_BOOL:
+		x := scalar.Value{Type: dtype.Bool}
+		if v.integer != 0 {
+			x.I = 1
+		}
+		return number(x)
+	case C.NVF_KIND_INT:
+		return number(scalar.Value{Type: dtype.Int, I: int64(v.integer)})
+	case C.NVF_KIND_UINT:
+		return number(scalar.Value{Type: dtype.UInt64, I: int64(v.integer)})
+	case C.NVF_KIND_FLOAT:
+		return number(scalar.Value{Type: dtype.Double, Re: float64(v.real)})
+	case C.NVF_KIND_COMPLEX:
+		return number(scalar.Value{Type: dtype.ComplexDouble, Re: float64(v.real), Im: float64(v.imag)})
+	case C.NVF_KIND_DTYPE:
+		t := dtypeOf(C.int32_t(v.integer))
+		if v.integer < 0 || v.integer > 255 || !t.Valid() {
+			return core.Given{}, core.InvalidTypef("%d is not the number of a dtype", int64(v.integer))
+		}
+		return core.Given{Kind: core.GivenDType, Num: scalar.Value{I: int64(t)}}, nil
+	case C.NVF_KIND_LIST:
+		if v.integer < 0 || v.integer > 1<<40 {
+			return core.Given{}, core.InvalidArgumentf("a list has %d items", int64(v.integer))
+		}
+		list := make([]core.Given, int(v.integer))
+		for i := range list {
+			var err error
+			if list[i], err = d.given(h, at(v.items, i)); err != nil {
+				return core.Given{}, err
+			}
+		}
+		return core.Given{Kind: core.GivenList, List: list}, nil
+	}
+	return core.Given{Kind: core.GivenOther, Name: C.GoString(v.text)}, nil
+}
+
+func at(items C.const_values, i int) C.const_values {
+	return C.const_values(unsafe.Add(unsafe.Pointer(items), i*C.sizeof_nvf_value))
+}
+
+// describeGiven names an argument that is not a value of a fusion.
+func describeGiven(g core.Given) string {
+	switch g.Kind {
+	case core.GivenNone:
+		return "None"
+	case core.GivenNumber:
+		return core.PythonLiteral(g.Num)
+	case core.GivenList:
+		return fmt.Sprintf("a list of %d", len(g.List))
+	case core.GivenDType:
+		return "DataType." + dtype.Type(g.Num.I).String()
+	}
+	return g.Name
+}
