@@ -1,0 +1,58 @@
+package core
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The two forms that users see.
+func TestPythonAndMath(t *testing.T) {
+	f, err := Parse(example)
+	require.NoError(t, err)
+	require.Equal(t, `def f(fd : FusionDefinition) -> None :
+    tv0 = fd.define_tensor(shape=[-1, 4], contiguity=[True, True], dtype=DataType.Float, is_cpu=False)
+    tv1 = fd.define_tensor(shape=[1, 4], contiguity=[True, None], dtype=DataType.BFloat16, is_cpu=False, stride_order=[0, 1])
+    c6 = fd.define_scalar(None, dtype=DataType.Double)
+    c7 = fd.define_scalar(None, dtype=DataType.Int)
+    tv2 = fd.ops.cast(tv1, dtype=DataType.Float)
+    tv3 = fd.ops.add(tv0, tv2)
+    tv4 = fd.ops.add(tv3, 0.100000)
+    tv5 = fd.ops.broadcast(tv4, is_broadcast_dim=[False, False, True])
+    c0 = fd.ops.size(tv0, dim=0)
+    c8 = fd.ops.cast(c7, dtype=DataType.Index)
+    c9 = fd.ops.mul(c8, 4)
+    c10 = fd.ops.add(c0, c9)
+    tv6 = fd.ops.expand(tv5, shape=[c0, 4, c10])
+    tv7 = fd.ops.add(tv3, c6)
+    fd.add_output(tv6)
+    fd.add_output(tv7, tv0)
+`, f.Python("f"))
+	require.Equal(t, `Inputs:
+  T0_g_float[iS0{i0}, iS1{4}]
+  T1_g___bfloat[bS2{1}, iS3{4}]
+  d6
+  i7
+Outputs:
+  T6_g_float[iS13{i0}, iS14{4}, bS15{1 ex i0 + i7*4}]
+  T7_g_float[iS16{i0}, iS17{4}]
+
+%kernel_math {
+T2_l_float[bS4{1}, iS5{4}]
+   = cast( T1_g___bfloat[bS2{1}, iS3{4}], dtype = float )
+T3_l_float[iS6{i0}, iS7{4}]
+   = T0_g_float[iS0{i0}, iS1{4}]
+   + T2_l_float[bS4{1}, iS5{4}];
+T4_l_float[iS8{i0}, iS9{4}]
+   = T3_l_float[iS6{i0}, iS7{4}]
+   + double(0.1);
+T5_l_float[iS10{i0}, iS11{4}, bS12{1}]
+   = broadcast( T4_l_float[iS8{i0}, iS9{4}], flags = {false, false, true} )
+T6_g_float[iS13{i0}, iS14{4}, bS15{1 ex i0 + i7*4}] = expand( T5_l_float[iS10{i0}, iS11{4}, bS12{1}] )
+T7_g_float[iS16{i0}, iS17{4}]
+   = T3_l_float[iS6{i0}, iS7{4}]
+   + d6;
+} // %kernel_math 
+
+`, f.Math(true))
+}
