@@ -24,7 +24,7 @@ func (f *Fusion) scalarOp(op *OpInfo, args []Arg) (scalar.ID, error) {
 		}
 	}
 	result := op.Promote.resultType(t)
-	if op.Scalar != nil && t.Class() == dtype.ClassInt {
+	if op.Scalar != nil && (t.Class() == dtype.ClassInt || t.IsBool() && op.Promote.Skip > 0) { // of bools, the algebra knows the choice
 		return op.Scalar(f.scalars, ids), nil
 	}
 	return f.opaque(op, result, ids)

@@ -1,7 +1,147 @@
-"""A GPU fusion compiler: define a fusion of tensor operations, run it on torch tensors."""
+"""A GPU fusion compiler: define a fusion of tensor operations, run it on torch tensors.
+
+The interface is that of nvFuser's package nvfuser_direct; compat.install() publishes it under that name.
+"""
+
+from typing import Any
 
 from nvfuser_go import _C
+from nvfuser_go.enums import (
+    CacheOp,
+    CommunicatorBackend,
+    DataType,
+    IdMappingMode,
+    LoadStoreOpType,
+    MatmulBufferingLoopLevel,
+    MatmulCircularBufferingStrategy,
+    MatmulTileRasterizationOrder,
+    MatmulTilingStrategy,
+    MemoryType,
+    MmaMacro,
+    ParallelType,
+    SchedulerType,
+)
+from nvfuser_go.errors import FusionError, InvalidArgument, InvalidType, MissingDefinition, Unsupported
+from nvfuser_go.pytorch_utils import TORCH_DTYPES
+
+# Before the modules below, which make values and raise errors.
+_C.set_exceptions(FusionError, InvalidArgument, InvalidType, Unsupported)
+_C.set_dtypes(tuple(DataType), TORCH_DTYPES)
+
+from nvfuser_go import idm, multidevice, schedule  # noqa: E402
+from nvfuser_go.cache import LRUCache, LruFusionCache  # noqa: E402
+from nvfuser_go.definition import FusionDefinition  # noqa: E402
+from nvfuser_go.fusion import (  # noqa: E402
+    Fusion,
+    FusionExecutorCache,
+    FusionGuard,
+    KernelExecutor,
+    compute_tensor_descriptor,
+    define_scalar,
+    define_tensor,
+    translate_fusion,
+)
+from nvfuser_go.nvfuser_direct_version import INTERFACE_VERSION, NvfuserVersion, Version  # noqa: E402
+from nvfuser_go.parameters import (  # noqa: E402
+    CircularBufferOptions,
+    ClusterDims,
+    CompileParams,
+    GemmTile,
+    HeuristicParams,
+    LaunchParams,
+    MatmulParams,
+    MatMulTileOptions,
+    MmaMacroEncode,
+    PointwiseParams,
+    ReductionParams,
+    SupportedVectorization,
+)
+from nvfuser_go.pytorch_utils import python_scalar_to_nvfuser_dtype, torch_dtype_to_nvfuser_dtype  # noqa: E402
+from nvfuser_go.unavailable import function as _unavailable_function  # noqa: E402
+from nvfuser_go.unavailable import kind as _unavailable_kind  # noqa: E402
+
+ops = _C.ops
 
 __version__ = _C.version()
 
-__all__ = ["__version__"]
+execute_with_dtensors = _unavailable_function(__name__, "execute_with_dtensors")
+get_fusion_profile = _unavailable_function(__name__, "get_fusion_profile")
+reset_profiler = _unavailable_function(__name__, "reset_profiler")
+PythonProfiler = _unavailable_kind(__name__, "PythonProfiler")
+
+
+def version() -> str:
+    """The release of nvFuser whose interface this is, for clients that check; `__version__` is that of this package."""
+    return INTERFACE_VERSION
+
+
+def __getattr__(name: str) -> Any:
+    """Names that are rarely needed, and modules, are imported when they are first read."""
+    if name in ("get_val_tolerances", "validate_with_auto_inferred_outputs"):
+        from nvfuser_go import validation
+
+        return getattr(validation, name)
+    if name in ("Statement", "Val", "Expr", "Scalar", "TensorView", "IterDomain", "TensorDomain"):
+        return getattr(_C, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "CacheOp",
+    "CircularBufferOptions",
+    "ClusterDims",
+    "CommunicatorBackend",
+    "CompileParams",
+    "DataType",
+    "Fusion",
+    "FusionDefinition",
+    "FusionError",
+    "FusionExecutorCache",
+    "FusionGuard",
+    "GemmTile",
+    "HeuristicParams",
+    "IdMappingMode",
+    "InvalidArgument",
+    "InvalidType",
+    "KernelExecutor",
+    "LRUCache",
+    "LaunchParams",
+    "LoadStoreOpType",
+    "LruFusionCache",
+    "MatMulTileOptions",
+    "MatmulBufferingLoopLevel",
+    "MatmulCircularBufferingStrategy",
+    "MatmulParams",
+    "MatmulTileRasterizationOrder",
+    "MatmulTilingStrategy",
+    "MemoryType",
+    "MissingDefinition",
+    "MmaMacro",
+    "MmaMacroEncode",
+    "NvfuserVersion",
+    "ParallelType",
+    "PointwiseParams",
+    "PythonProfiler",
+    "ReductionParams",
+    "SchedulerType",
+    "SupportedVectorization",
+    "Unsupported",
+    "Version",
+    "__version__",
+    "compute_tensor_descriptor",
+    "define_scalar",
+    "define_tensor",
+    "execute_with_dtensors",
+    "get_fusion_profile",
+    "get_val_tolerances",
+    "idm",
+    "multidevice",
+    "ops",
+    "python_scalar_to_nvfuser_dtype",
+    "reset_profiler",
+    "schedule",
+    "torch_dtype_to_nvfuser_dtype",
+    "translate_fusion",
+    "validate_with_auto_inferred_outputs",
+    "version",
+]

@@ -1,0 +1,257 @@
+"""FusionDefinition: the way in which programs define a fusion and run it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from nvfuser_go import _C, notebook, reproducer, schedule
+from nvfuser_go.enums import DataType
+from nvfuser_go.errors import EMPTY_FUSION, NO_FUSION, FusionError, InvalidArgument, InvalidType, MissingDefinition, unsupported
+from nvfuser_go.fusion import (
+    FUNCTION_NAME,
+    Fusion,
+    FusionExecutorCache,
+    FusionGuard,
+    add_scalar,
+    add_tensor,
+    compute_tensor_descriptor,
+)
+from nvfuser_go.inputs import device_index
+from nvfuser_go.pytorch_utils import torch_dtype_to_nvfuser_dtype
+
+Inputs = Iterable[Any]
+
+
+class FusionDefinition:
+    """A fusion that is defined in a `with` block and then executed any number of times.
+
+        with FusionDefinition() as fd:
+            x = fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=DataType.Float)
+            fd.add_output(fd.ops.relu(x))
+        (y,) = fd.execute([tensor])
+
+    A subclass with a method `definition` that does what the block does is defined when it is first executed.
+
+    repr() is Python source that defines the fusion again. `fec` is the FusionExecutorCache, once there is one.
+    """
+
+    ops = _C.ops
+    sched = schedule
+
+    def __enter__(self) -> "FusionDefinition":
+        if hasattr(self, "fec"):
+            raise FusionError("the fusion is executed already and cannot change: make a new FusionDefinition")
+        self._fusion = Fusion()
+        self._guard = FusionGuard(self._fusion)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._guard.release()
+        del self._guard
+        if kind is not None:
+            del self._fusion  # half a definition would compute something else
+        else:
+            self._fusion._complete()
+
+    @property
+    def fusion(self) -> Fusion:
+        """The fusion that is defined, or the one that is executed. Raises MissingDefinition if there is none."""
+        if hasattr(self, "fec"):
+            return self.fec.fusion()
+        if not hasattr(self, "_fusion"):
+            raise MissingDefinition(NO_FUSION)
+        return self._fusion
+
+    def define_tensor(self, *args: Any, **kwargs: Any) -> Any:
+        """Adds an input tensor and returns it. In one of three forms:
+
+            define_tensor(shape, contiguity: list, dtype=DataType.Float, is_cpu=False, stride_order=[])
+            define_tensor(shape, contiguity: bool=False, dtype=DataType.Float, is_cpu=False, stride_order=[])
+            define_tensor(sizes, strides, dtype=DataType.Float, static_sizes=False, is_cpu=False)
+
+        shape: for each dimension -1 if its size is known only when the fusion runs, 1 if it is broadcast, else its size.
+        contiguity: in order of memory, the slowest dimension first, whether the stride is that of a dense layout of
+        the faster ones; None for a broadcast dimension. A dimension with None whose size is not 1 is an expanded one.
+        stride_order: for each dimension the rank of its stride, 0 being the fastest. Strides are in elements. With
+        static_sizes=False sizes other than 0 and 1 become -1. is_cpu: a tensor of rank 0 in host memory.
+
+        Raises InvalidType or InvalidArgument.
+        """
+        return add_tensor(self.fusion, args, kwargs)
+
+    def define_scalar(self, value: bool | int | float | complex | DataType | None = None, dtype: DataType | None = None) -> Any:
+        """Adds an input scalar of `dtype` (Double if left out), or with a value gives a constant, which is no input.
+
+        The dtype of a constant is Bool, Int, Double or ComplexDouble by the type of the value, if left out.
+        Raises InvalidType or InvalidArgument.
+        """
+        return add_scalar(self.fusion, value, dtype)
+
+    def define_constant(self, value: bool | int | float | complex, dtype: DataType | None = None) -> Any:
+        """A constant, as define_scalar(value, dtype) gives."""
+        if value is None or isinstance(value, DataType):
+            raise InvalidType(f"define_constant(): value must be a number, got {value!r}")
+        return add_scalar(self.fusion, value, dtype)
+
+    def define_vector(self, size: int | Sequence[int], dtype: DataType = DataType.Int) -> list[Any]:
+        """A list of `size` input scalars of `dtype`; for a list of numbers, a list of constants."""
+        if isinstance(size, int) and not isinstance(size, bool):
+            if size < 0:
+                raise InvalidArgument(f"define_vector(): size is {size}; a size is not negative")
+            return [add_scalar(self.fusion, None, dtype) for _ in range(size)]
+        if isinstance(size, list | tuple):
+            return [self.define_constant(value, dtype) for value in size]
+        raise InvalidType(f"define_vector(): size must be an int or a list of ints, got {size!r}")
+
+    def from_pytorch(self, tensor: torch.Tensor, static_sizes: bool = False) -> Any:
+        """Adds an input tensor of the description of `tensor`; sizes other than 0 and 1 are -1 unless static_sizes.
+
+        A 0-dimensional CPU tensor becomes one with is_cpu=True. Raises InvalidType for what is not a torch tensor, or
+        one of a dtype that a fusion does not have.
+        """
+        if not isinstance(tensor, torch.Tensor):
+            raise InvalidType(f"from_pytorch(): tensor must be a torch.Tensor, got {type(tensor).__name__}")
+        if tensor.device.type == "cpu" and tensor.dim() > 0 and not accepts_cpu_tensors:
+            raise InvalidArgument("Found unsupported device cpu, only scalar CPU or CUDA tensors are supported")
+        dtype = torch_dtype_to_nvfuser_dtype(tensor.dtype)
+        contiguity, stride_order = compute_tensor_descriptor(tensor.shape, tensor.stride())
+        shape = [n if static_sizes or n in (0, 1) else -1 for n in tensor.shape]
+        return self.define_tensor(
+            shape=shape,
+            contiguity=list(contiguity),
+            dtype=dtype,
+            is_cpu=tensor.device.type == "cpu" and tensor.dim() == 0,
+            stride_order=list(stride_order),
+        )
+
+    def add_output(self, output: Any, alias_input: Any = None) -> None:
+        """Makes the tensor `output` a result of the fusion.
+
+        With `alias_input`, an input tensor of the same dtype and shape, the result is written into its memory when the
+        fusion runs, and is not among the results that execute() returns. Raises InvalidType or InvalidArgument.
+        """
+        self.fusion.add_output(output, alias_input)
+
+    def validate_definition(self) -> tuple[bool, str | None]:
+        """Whether there is something to execute, and if not, a message that says what is missing."""
+        if not hasattr(self, "fec") and not hasattr(self, "_fusion"):
+            return False, NO_FUSION
+        if not self.fusion.outputs():
+            return False, EMPTY_FUSION
+        return True, None
+
+    def _defined(self) -> None:
+        """Runs the method `definition` of a subclass if nothing is defined, and raises if nothing is then."""
+        if not hasattr(self, "_fusion") and hasattr(self, "definition"):
+            with self:
+                self.definition()
+        ok, message = self.validate_definition()
+        if not ok:
+            raise MissingDefinition(message)
+
+    def execute(
+        self,
+        inputs: Inputs,
+        *,
+        device: int | str | torch.device | None = None,
+        save_repro_inputs: bool = False,
+        _enable_options: Sequence[str] = (),
+        _disable_options: Sequence[str] = (),
+    ) -> list[torch.Tensor]:
+        """Runs the fusion and returns its outputs as tensors.
+
+        inputs: a tensor or number for each input, in order of definition; nested lists are flattened. Tensors are torch
+        tensors, numpy arrays or objects with __dlpack__. If all tensors are numpy arrays, the outputs are too.
+        device: where to run if no input tells. save_repro_inputs: remember the description of the inputs for
+        last_repro_script(). _enable_options and _disable_options: names as in NVFUSER_ENABLE and NVFUSER_DISABLE, for
+        this call.
+
+        Raises MissingDefinition without a definition, InvalidType or InvalidArgument for inputs that do not fit it,
+        Unsupported if this build cannot run it.
+        """
+        if not hasattr(self, "fec"):
+            if hasattr(self, "ke"):
+                raise AssertionError("KernelExecutor already exists! Use manual_execute() to execute the fusion.")
+            self._defined()
+            self.fec = FusionExecutorCache(self._fusion)
+            del self._fusion
+        if save_repro_inputs:
+            inputs = list(inputs)
+            self.fake_inputs = reproducer.describe(inputs)
+        return self.fec.execute(
+            inputs, device=device, _enable_options=_enable_options, _disable_options=_disable_options
+        )
+
+    def manual_execute(self, inputs: Inputs, heuristic_params: Any = None) -> list[torch.Tensor]:
+        """Runs the fusion by a schedule of the user. Raises Unsupported, and AssertionError after execute()."""
+        if hasattr(self, "fec"):
+            raise AssertionError("FusionExecutorCache already exists! Use execute() to execute the fusion.")
+        self._defined()
+        raise unsupported("FusionDefinition.manual_execute()")
+
+    def validate(
+        self,
+        inputs: Inputs,
+        reference_outputs: Sequence[torch.Tensor] | None = None,
+        device: int | str | torch.device | None = None,
+        **kwargs: Any,
+    ) -> list[torch.Tensor]:
+        """Executes, compares the outputs and returns them.
+
+        They are compared with `reference_outputs`, or else with what torch computes for the same operations, to a
+        tolerance from the dtypes and the lengths of the reductions. Raises FusionError naming the output that differs,
+        and what execute() raises; `kwargs` are passed to it.
+        """
+        from nvfuser_go import validation
+
+        self._ready()
+        inputs = list(inputs)
+        expected = validation.Expectation(self.fusion, inputs, reference_outputs)  # before inputs are written to
+        outputs = self.execute(inputs, device=device, **kwargs)
+        expected.compare(outputs)
+        return outputs
+
+    def _ready(self) -> None:
+        if not hasattr(self, "fec"):
+            self._defined()
+
+    def manual_validate(self, inputs: Inputs, reference_outputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
+        """As validate(), through manual_execute(). Raises Unsupported."""
+        return self.manual_execute(inputs)
+
+    def repro_script_for(self, inputs: Inputs | None = None) -> str:
+        """A stand-alone script that defines the fusion and, if inputs are given, executes it on tensors of their
+        description with random elements."""
+        self._ready()
+        return reproducer.script(self.fusion.python(FUNCTION_NAME), inputs)
+
+    def last_repro_script(self) -> str:
+        """repro_script_for() the inputs of the last execute(..., save_repro_inputs=True). AssertionError without one."""
+        if not hasattr(self, "fake_inputs"):
+            raise AssertionError(
+                "fd.last_repro_script() cannot provide a repro because fd.execute(inputs, save_repro_inputs=True)"
+                " was not executed!"
+            )
+        return self.repro_script_for(self.fake_inputs)
+
+    def _get_device_index(self, device: int | str | torch.device | None) -> int | None:
+        return device_index(device)
+
+    def _has_definition(self) -> bool:
+        return hasattr(self, "fec") or hasattr(self, "_fusion")
+
+    def __repr__(self) -> str:
+        if not self._has_definition():
+            return f"<{type(self).__name__} without a definition>"
+        return self.fusion.python(FUNCTION_NAME)
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self.fusion) if self._has_definition() else notebook.escaped(repr(self))
+
+    def _repr_markdown_(self) -> str:
+        return notebook.markdown(self.fusion) if self._has_definition() else repr(self)
+
+
+# Whether from_pytorch takes CPU tensors with dimensions; compat.install sets it as nvFuser has it.
+accepts_cpu_tensors = True

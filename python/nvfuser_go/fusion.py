@@ -1,0 +1,395 @@
+"""Fusions, and the objects that compile and run them.
+
+`Fusion` is a program: inputs, operations, outputs. `FusionExecutorCache` runs it. Programs usually meet both through
+`FusionDefinition`; here they stand on their own, as nvFuser's interface has them.
+"""
+
+import operator
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from nvfuser_go import _C, options
+from nvfuser_go.enums import DataType
+from nvfuser_go.errors import InvalidArgument, InvalidType, unsupported
+from nvfuser_go.inputs import ANY_DEVICE, PLAIN, device_number, prepare
+from nvfuser_go.parameters import CompileParams
+
+FUNCTION_NAME = "nvfuser_fusion"
+
+
+class Fusion:
+    """A program of tensor operations: inputs, values, outputs. Equal if the programs are."""
+
+    def __init__(self) -> None:
+        self._core = _C.Fusion()
+
+    @classmethod
+    def parse(cls, text: str) -> "Fusion":
+        """The fusion with this text form (see `text`). Raises InvalidArgument with the line number."""
+        fusion = cls.__new__(cls)
+        fusion._core = _C.Fusion.parse(text)
+        return fusion
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fusion) and self.text() == other.text()
+
+    __hash__ = None  # type: ignore[assignment] # it changes while it is defined
+
+    def text(self) -> str:
+        """The canonical text form: equal for equal programs, and read by `parse`."""
+        return self._core.text()
+
+    def python(self, name: str = FUNCTION_NAME) -> str:
+        """A Python function called `name` that defines the fusion again."""
+        return self._core.python(name)
+
+    def __repr__(self) -> str:
+        return self.python()
+
+    def inputs(self) -> list[Any]:
+        """The input tensors and scalars, in order."""
+        return self._core.inputs()
+
+    def outputs(self) -> list[Any]:
+        """The output tensors, in order, those that are written into an input included."""
+        return [tensor for tensor, _ in self._core.outputs()]
+
+    def vals(self) -> list[Any]:
+        """All tensors and scalars, in order of definition."""
+        return self._core.vals()
+
+    def exprs(self) -> list[Any]:
+        """The operations that the outputs need, each after those that it reads."""
+        return self._core.exprs()
+
+    def add_input(self, value: Any) -> None:
+        """Accepts a value that `define_tensor` or `define_scalar` made, which is an input already.
+
+        Raises InvalidArgument for any other value.
+        """
+        if not any(value is known or _same(value, known) for known in self.inputs()):
+            raise InvalidArgument(f"add_input(): {value} is not made by define_tensor() or define_scalar() of this fusion")
+
+    def add_output(self, output: Any, alias_input: Any = None) -> None:
+        """Makes a tensor a result; with `alias_input`, writes it into the memory of that input instead of returning it."""
+        self._core.add_output(output, alias_input)
+
+    def print_math(self, from_outputs_only: bool = True) -> str:
+        """The inputs, outputs and operations for reading, with axes and extents; all operations if not from outputs."""
+        return self._core.math(from_outputs_only)
+
+    def print_kernel(self, compile_params: CompileParams | None = None) -> str:
+        """Raises Unsupported: there is no GPU support in this build."""
+        raise unsupported("Fusion.print_kernel()")
+
+    def verify(self) -> None:
+        """Checks the invariants that the compiler relies on. Raises FusionError: a violation is a bug in nvfuser_go."""
+        self._core.verify()
+
+    def _complete(self) -> None:
+        """Ends the definition: nothing can be added after it."""
+        self._core.freeze()
+
+
+def _same(value: Any, known: Any) -> bool:
+    return type(value) is type(known) and hash(value) == hash(known)
+
+
+def translate_fusion(fusion: Fusion) -> str:
+    """The fusion as a Python function that defines it again."""
+    return fusion.python()
+
+
+_guards = threading.local()
+
+
+class FusionGuard:
+    """Makes a fusion the one that `define_tensor` and operations without operands add to, on this thread.
+
+    It lasts until the guard is deleted, or for a `with` block.
+    """
+
+    def __init__(self, fusion: Fusion) -> None:
+        self._fusion = fusion
+        self._thread = threading.get_ident()
+        self._active = False
+        self._push()
+
+    def _push(self) -> None:
+        if not self._active:
+            _C.push_fusion(self._fusion._core)
+            _stack().append(self._fusion)
+            self._active = True
+
+    def release(self) -> None:
+        """Ends the guard, if it has not ended."""
+        if not self._active or threading.get_ident() != self._thread:
+            return
+        self._active = False
+        stack = _stack()
+        for i in reversed(range(len(stack))):
+            if stack[i] is self._fusion:
+                del stack[i]
+                break
+        _C.pop_fusion(self._fusion._core)
+
+    def __enter__(self) -> "FusionGuard":
+        self._push()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        # Attributes may be missing: the constructor may have failed.
+        if getattr(self, "_active", False) and _C is not None:
+            self.release()
+
+
+def _stack() -> list[Fusion]:
+    if not hasattr(_guards, "stack"):
+        _guards.stack = []
+    return _guards.stack
+
+
+def current_fusion() -> Fusion:
+    """The fusion that is being defined on this thread. Raises InvalidArgument if there is none."""
+    stack = _stack()
+    if not stack:
+        raise InvalidArgument("no fusion is being defined: use `with FusionDefinition() as fd:` or a FusionGuard")
+    return stack[-1]
+
+
+def compute_tensor_descriptor(
+    sizes: Sequence[int], strides: Sequence[int]
+) -> tuple[tuple[bool | None, ...], tuple[int, ...]]:
+    """The contiguity and the stride order of a tensor with these sizes and strides, in elements.
+
+    Dimensions are ordered by descending stride, equal ones as they come; a dimension of stride 0 stays at its logical
+    position. Contiguity is listed in that order; it is None for dimensions of size 1 or stride 0, and else tells whether
+    the stride is that of a dense layout of the dimensions inside. stride_order[i] is the rank of dimension i, 0 being the
+    fastest.
+
+    Raises InvalidArgument for lengths that differ and for negative sizes and strides.
+    """
+    sizes = [operator.index(n) for n in sizes]
+    strides = [operator.index(n) for n in strides]
+    if len(sizes) != len(strides):
+        raise InvalidArgument(f"compute_tensor_descriptor(): {len(sizes)} sizes but {len(strides)} strides")
+    for name, values in (("sizes", sizes), ("strides", strides)):
+        for i, n in enumerate(values):
+            if n < 0:
+                raise InvalidArgument(f"compute_tensor_descriptor(): {name}[{i}] is {n}, which is negative")
+    rank = len(sizes)
+    moving = iter(sorted((i for i in range(rank) if strides[i] != 0), key=lambda i: -strides[i]))
+    in_memory = [next(moving) if strides[i] != 0 else i for i in range(rank)]
+    contiguity: list[bool | None] = [None] * rank
+    stride_order = [0] * rank
+    dense = 1
+    for position in reversed(range(rank)):
+        i = in_memory[position]
+        stride_order[i] = rank - 1 - position
+        if sizes[i] != 1 and strides[i] != 0:
+            contiguity[position] = strides[i] == dense
+            dense = strides[i] * sizes[i]
+    return tuple(contiguity), tuple(stride_order)
+
+
+def define_tensor(*args: Any, **kwargs: Any) -> Any:
+    """Adds an input tensor to the fusion that is being defined; see FusionDefinition.define_tensor."""
+    return add_tensor(current_fusion(), args, kwargs)
+
+
+def define_scalar(value: Any = None, dtype: DataType | None = None) -> Any:
+    """Adds an input scalar to the fusion that is being defined, or gives a constant; see FusionDefinition.define_scalar."""
+    return add_scalar(current_fusion(), value, dtype)
+
+
+_FORMS = (
+    ("shape", "contiguity", "dtype", "is_cpu", "stride_order"),
+    ("sizes", "strides", "dtype", "static_sizes", "is_cpu"),
+)
+
+
+def _integers(name: str, values: Any) -> list[int]:
+    try:
+        return [operator.index(n) for n in values]
+    except TypeError:
+        raise InvalidType(f"define_tensor(): {name} must be a list of ints, got {values!r}") from None
+
+
+def _is_strides(values: Any) -> bool:
+    """Whether the second argument by position is strides: numbers that are not all bools or None."""
+    return isinstance(values, list | tuple | torch.Size) and not all(v is None or isinstance(v, bool) for v in values)
+
+
+def add_tensor(fusion: Fusion, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Adds the input tensor that the arguments of define_tensor describe."""
+    by_strides = not kwargs.keys().isdisjoint(("sizes", "strides", "static_sizes")) or (len(args) > 1 and _is_strides(args[1]))
+    names = _FORMS[by_strides]
+    if len(args) > len(names):
+        raise InvalidType(f"define_tensor() takes at most {len(names)} arguments, got {len(args)}")
+    given = dict(zip(names, args, strict=False))
+    for name, value in kwargs.items():
+        if name not in names:
+            raise InvalidType(f"define_tensor() has no argument {name!r}; its arguments are {', '.join(names)}")
+        if name in given:
+            raise InvalidType(f"define_tensor() got argument {name!r} twice")
+        given[name] = value
+    if names[0] not in given or (by_strides and "strides" not in given):
+        raise InvalidType(f"define_tensor() needs argument {names[1] if names[0] in given else names[0]!r}")
+    dtype = given.get("dtype", DataType.Float)
+    if not isinstance(dtype, DataType):
+        raise InvalidType(f"define_tensor(): dtype must be a DataType, got {dtype!r}")
+    is_cpu = bool(given.get("is_cpu", False))
+    shape = _integers(names[0], given[names[0]])
+    if by_strides:
+        contiguity, stride_order = compute_tensor_descriptor(shape, _integers("strides", given["strides"]))
+        if not given.get("static_sizes", False):
+            shape = [n if n in (0, 1) else -1 for n in shape]
+    else:
+        contiguity = given.get("contiguity", False)
+        stride_order = given.get("stride_order") or ()
+        if isinstance(contiguity, bool):
+            contiguity = [None if n == 1 else contiguity for n in _in_memory_order(shape, stride_order)]
+    return _define(fusion, shape, list(contiguity), dtype, is_cpu, _integers("stride_order", stride_order))
+
+
+def _in_memory_order(shape: list[int], stride_order: Sequence[int]) -> list[int]:
+    """The sizes from the slowest dimension to the fastest."""
+    if sorted(stride_order) != list(range(len(shape))):  # none, or wrong, which is reported later
+        return shape
+    return [size for _, size in sorted(zip(stride_order, shape, strict=True), reverse=True)]
+
+
+def _define(
+    fusion: Fusion, shape: list[int], contiguity: list[Any], dtype: DataType, is_cpu: bool, stride_order: list[int]
+) -> Any:
+    if dtype is DataType.Float4_e2m1fn_x2 and shape:
+        # Two elements share a byte, and the fusion counts elements.
+        dtype = DataType.Float4_e2m1fn
+        fastest = stride_order.index(0) if 0 in stride_order else len(shape) - 1
+        if shape[fastest] > 0:
+            shape = [2 * n if i == fastest else n for i, n in enumerate(shape)]
+    return fusion._core.define_tensor(shape, contiguity, dtype.value, is_cpu, stride_order or None)
+
+
+def add_scalar(fusion: Fusion, value: Any, dtype: DataType | None) -> Any:
+    """Adds an input scalar if `value` is None or a DataType, else gives the constant."""
+    if isinstance(value, DataType):
+        if dtype is not None:
+            raise InvalidType(f"define_scalar(): value must be a number or None, got {value!r}")
+        value, dtype = None, value
+    if dtype is not None and not isinstance(dtype, DataType):
+        raise InvalidType(f"define_scalar(): dtype must be a DataType, got {dtype!r}")
+    if value is None:
+        return fusion._core.define_scalar((dtype or DataType.Double).value)
+    return fusion._core.constant(value, -1 if dtype is None else dtype.value)
+
+
+class FusionExecutorCache:
+    """Compiles a fusion for the inputs it meets and runs it.
+
+    It has a copy of the fusion: what is added to the original later does not count. Equal fusions share the compiled
+    programs of the process. May be used from several threads.
+    """
+
+    def __init__(self, fusion: Fusion, fusion_id: int = 0, auto_schedule: bool = True) -> None:
+        if not auto_schedule:
+            raise unsupported("FusionExecutorCache(auto_schedule=False)")
+        if not isinstance(fusion, Fusion):
+            raise InvalidType(f"FusionExecutorCache(): fusion must be a Fusion, got {fusion!r}")
+        if not fusion._core.frozen:
+            fusion = Fusion.parse(fusion.text())
+            fusion._complete()
+        self._fusion = fusion
+        self.fusion_id = fusion_id
+        given = options.environment()
+        if "verify" in given.enable:
+            fusion.verify()
+        _dump(fusion, given)
+        self._executor = _C.executor(fusion._core)
+        inputs = fusion.inputs()
+        self._aliased = frozenset(
+            i for _, alias in fusion._core.outputs() if alias is not None for i, x in enumerate(inputs) if _same(x, alias)
+        )
+
+    def execute(
+        self,
+        inputs: Iterable[Any],
+        *,
+        device: Any = None,
+        _enable_options: Sequence[str] = (),
+        _disable_options: Sequence[str] = (),
+    ) -> list[Any]:
+        """Runs the fusion on the inputs and returns its outputs; see FusionDefinition.execute."""
+        if _enable_options or _disable_options:
+            given = options.for_call(_enable_options, _disable_options)
+            if "verify" in given.enable:
+                self._fusion.verify()
+        as_arrays = False
+        if type(inputs) is not list or not PLAIN.issuperset(map(type, inputs)):
+            inputs, as_arrays = prepare(inputs, self._aliased)
+        outputs = self._executor.execute(inputs, ANY_DEVICE if device is None else device_number(device))
+        return [tensor.numpy() for tensor in outputs] if as_arrays else outputs
+
+    def fusion(self) -> Fusion:
+        """The fusion that is run. It cannot be changed."""
+        return self._fusion
+
+    def is_compiled(self, inputs: Iterable[Any], device: int = 0) -> bool:
+        """Whether inputs of this description run without compiling. The CPU needs no compiled program: True there."""
+        prepared, _ = prepare(inputs)
+        return all(not isinstance(x, torch.Tensor) or x.device.type == "cpu" for x in prepared)
+
+    def get_cuda_kernel(self, inputs: Iterable[Any], intrinsic_code: bool = False, device: int = 0) -> str:
+        """Raises Unsupported: there is no GPU support in this build."""
+        raise unsupported("FusionExecutorCache.get_cuda_kernel()")
+
+    def get_scheduled_ir(self, inputs: Iterable[Any], tensor_transforms: bool = False, device: int = 0) -> str:
+        """Raises Unsupported: there is no GPU support in this build."""
+        raise unsupported("FusionExecutorCache.get_scheduled_ir()")
+
+    def get_most_recent_scheduled_ir(self, tensor_transforms: bool = False) -> str:
+        """Raises Unsupported: there is no GPU support in this build."""
+        raise unsupported("FusionExecutorCache.get_most_recent_scheduled_ir()")
+
+    def get_output_shardings(self) -> list[Any]:
+        """Raises Unsupported: there is no multi-device support."""
+        raise unsupported("FusionExecutorCache.get_output_shardings()")
+
+
+def _dump(fusion: Fusion, given: options.Options) -> None:
+    if "python_definition" in given.dump:
+        sys.stdout.write(fusion.python())
+    if "fusion_ir_original" in given.dump:
+        sys.stdout.write(fusion.text())
+    if "fusion_ir_math" in given.dump:
+        sys.stdout.write(fusion.print_math())
+
+
+class KernelExecutor:
+    """Compiles one kernel from a schedule that the user made. Not in this build: every method raises Unsupported."""
+
+    def __init__(self, fusion_id: int = 0, concrete_id: int = 0, runtime_id: int = 0, group_id: int = 0) -> None:
+        self.fusion_id, self.concrete_id, self.runtime_id, self.group_id = fusion_id, concrete_id, runtime_id, group_id
+
+    def compile(self, fusion: Fusion, args: Sequence[Any] = (), *_: Any, **__: Any) -> None:
+        """Raises Unsupported."""
+        raise unsupported("KernelExecutor.compile()")
+
+    def run(self, args: Sequence[Any], *_: Any, **__: Any) -> list[Any]:
+        """Raises Unsupported."""
+        raise unsupported("KernelExecutor.run()")
+
+    def is_compiled(self) -> bool:
+        """False: nothing can be compiled."""
+        return False
+
+    def is_programmatic_dependent_launch_enabled(self) -> bool:
+        """Raises Unsupported."""
+        raise unsupported("KernelExecutor.is_programmatic_dependent_launch_enabled()")

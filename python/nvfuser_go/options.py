@@ -1,0 +1,107 @@
+"""Options: nvFuser's NVFUSER_* variables and the options of one call.
+
+Each of NVFUSER_DUMP, NVFUSER_ENABLE, NVFUSER_DISABLE and NVFUSER_PROF is a comma list of names; a name may carry
+arguments in parentheses. An unknown name is an error that lists the legal ones. A name that nvFuser has and this package
+does not act on is accepted with one warning. The environment is read once, when the first fusion is defined.
+"""
+
+import functools
+import os
+import re
+import warnings
+from dataclasses import dataclass
+
+from nvfuser_go.errors import InvalidArgument
+
+_LEGAL = {
+    "NVFUSER_DUMP": """
+        fusion_ir_original fusion_ir_concretized fusion_ir_preseg fusion_ir_presched fusion_ir fusion_ir_math
+        fusion_ir_graph kernel_ir cuda_kernel cuda_full cuda_to_file ptx cubin sass sass_to_file ptxas_verbose
+        launch_param fusion_args kernel_args occupancy dynamic_shared_memory global_zeroed_memory index_type
+        perf_debug_verbose compile_params ftrace python_definition segmented_fusion segmenter_logging
+        draw_segmented_fusion pre_segmenter_logging scheduler_params scheduler_verbose transform_propagator inlining
+        parallel_dimensions bank_conflict lower_verbose ca_map sync_map expr_simplify expr_sort expr_sort_verbose
+        indexing_verbose predicate_elimination buffer_reuse_verbose communication host_ir host_ir_lowering host_ir_jit
+        cutlass_compile""",
+    "NVFUSER_ENABLE": """
+        cutlass_scheduler fuse_matmul fuse_multiple_matmuls id_model_extra_validation io_to_lower_precision kernel_db
+        kernel_debug kernel_lineinfo kernel_profile memory_promotion reuse_zeroed_memory static_fusion_count
+        wait_debugger warn_register_spill tma_pointwise tma_reduction tma_inner_persistent ws_normalization
+        host_ir_lowering host_ir_jit insert_resharding_after fast_math p2p_protocol p2p_transport multicast_protocol
+        verify""",
+    "NVFUSER_DISABLE": """
+        compile_to_sass contig_indexing expr_simplify index_hoist magic_zero predicate_elimination var_name_remapping
+        fallback fma greedy_scheduler resize_scheduler matmul_expr_eval grouped_grid_welford_outer_opt
+        welford_vectorization kernel_reuse nvrtc_caching nvtx parallel_compile python_inline_definitions
+        reuse_mismatched_type_registers multidevice infer_contiguity""",
+    "NVFUSER_PROF": "enable enable.nocupti print print.nocupti print.verbose",
+}
+
+LEGAL: dict[str, tuple[str, ...]] = {variable: tuple(names.split()) for variable, names in _LEGAL.items()}
+
+# What this build acts on; the other legal names are accepted with a warning.
+EFFECTIVE: dict[str, frozenset[str]] = {
+    "NVFUSER_DUMP": frozenset({"python_definition", "fusion_ir_original", "fusion_ir_math"}),
+    "NVFUSER_ENABLE": frozenset({"verify"}),
+    "NVFUSER_DISABLE": frozenset(),
+    "NVFUSER_PROF": frozenset(),
+}
+
+# The variables of this package, with what they mean.
+OWN_VARIABLES = {
+    "NVFUSER_GO_REPRO_DIR": "folder for the files that reproduce an internal error; the temporary folder if not set",
+}
+
+_ITEM = re.compile(r"\s*([\w.]+)\s*(?:\(([^()]*)\))?\s*(?:,|$)")
+_warned: set[tuple[str, str]] = set()
+
+
+def parse(variable: str, text: str) -> dict[str, tuple[str, ...]]:
+    """The names in the list `text`, each with its arguments.
+
+    `variable` is one of the keys of LEGAL. Raises InvalidArgument for a name that is not legal there and for text that is
+    no list. Warns, once in a process, of a name without effect.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    at = 0
+    while at < len(text.rstrip()):
+        item = _ITEM.match(text, at)
+        if item is None:
+            raise InvalidArgument(f"{variable}: cannot read {text[at:]!r}: it is a comma list of names, each with or without (arguments)")
+        name = item[1]
+        if name not in LEGAL[variable]:
+            raise InvalidArgument(f"{variable}: there is no option {name!r}; the options are {', '.join(LEGAL[variable])}")
+        found[name] = tuple(a.strip() for a in item[2].split(",") if a.strip()) if item[2] else ()
+        if name not in EFFECTIVE[variable] and (variable, name) not in _warned:
+            _warned.add((variable, name))
+            warnings.warn(f"{variable}={name} has no effect in this build of nvfuser_go", stacklevel=2)
+        at = item.end()
+    return found
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is switched on; each field maps names to their arguments."""
+
+    dump: dict[str, tuple[str, ...]]
+    enable: dict[str, tuple[str, ...]]
+    disable: dict[str, tuple[str, ...]]
+    prof: dict[str, tuple[str, ...]]
+
+
+@functools.cache
+def environment() -> Options:
+    """The options in the environment of the process. Raises InvalidArgument as `parse` does."""
+    given = {variable: parse(variable, os.environ.get(variable, "")) for variable in LEGAL}
+    return Options(given["NVFUSER_DUMP"], given["NVFUSER_ENABLE"], given["NVFUSER_DISABLE"], given["NVFUSER_PROF"])
+
+
+def for_call(enable: list[str], disable: list[str]) -> Options:
+    """The options of one call: those of the environment, and the given names. A name in `disable` wins."""
+    base = environment()
+    on, off = dict(base.enable), dict(base.disable)
+    for text in enable:
+        on |= parse("NVFUSER_ENABLE", text)
+    for text in disable:
+        off |= parse("NVFUSER_DISABLE", text)
+    return Options(base.dump, on, off, base.prof)

@@ -1,0 +1,177 @@
+"""The parameter structures of launches, compilations and schedules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nvfuser_go.enums import (
+    DataType,
+    MatmulCircularBufferingStrategy,
+    MatmulTileRasterizationOrder,
+    MmaMacro,
+    ParallelType,
+    SchedulerType,
+)
+
+
+@dataclass
+class LaunchParams:
+    """The sizes of a launch in threads and blocks; -1 leaves the choice to the compiler."""
+
+    bdimx: int = -1
+    bdimy: int = -1
+    bdimz: int = -1
+    gdimx: int = -1
+    gdimy: int = -1
+    gdimz: int = -1
+
+
+@dataclass
+class CompileParams:
+    """How a kernel is compiled."""
+
+    index_type: DataType | None = None
+    maxrregcount: int = 255
+    enable_magic_zero: bool = True
+    enable_ptxas_verbose: bool = False
+    device: Any = None
+    include_paths: Sequence[str] = ()
+
+
+@dataclass
+class HeuristicParams:
+    """What the heuristics of a scheduler chose."""
+
+    lparams: LaunchParams = field(default_factory=LaunchParams)
+    cparams: CompileParams = field(default_factory=CompileParams)
+    scheduler_type: SchedulerType = SchedulerType.none
+
+
+@dataclass
+class PointwiseParams(HeuristicParams):
+    """The schedule of elementwise operations."""
+
+    scheduler_type: SchedulerType = SchedulerType.pointwise
+    break_point: int = 0
+    split_block: bool = False
+    split_grid_y_dim: bool = False
+    flip_grid_binding: bool = False
+    vectorization_factor: int = 1
+    unroll_factor_inner: int = 1
+    unroll_factor_outer: int = 1
+
+
+@dataclass
+class ReductionParams(HeuristicParams):
+    """The schedule of reductions: for the inner and outer reduced dimensions and the others, what runs them."""
+
+    scheduler_type: SchedulerType = SchedulerType.reduction
+    fastest_dim: bool = False
+    persistent_kernel: bool = False
+    project_persistent_buffers: bool = False
+    schedule_3D: bool = False
+    flip_grid: bool = False
+    vectorize_inner_reduction: bool = False
+    cross_block_inner_reduction: bool = False
+    cross_grid_inner_reduction: bool = False
+    unroll_factor_inner_reduction: int = 1
+    unroll_factor_top_of_vectorization: int = 1
+    batches_per_block_inner_reduction: int = 1
+    pad_inner_reduction_to_warp: bool = False
+    split_grid_dim_inner_reduction: bool = False
+    block_dim_inner_reduction: ParallelType = ParallelType.serial
+    grid_dim_inner_reduction: ParallelType = ParallelType.serial
+    cross_block_outer_reduction: bool = False
+    cross_grid_outer_reduction: bool = False
+    batches_per_block_outer_reduction: int = 1
+    unroll_factor_outer_reduction: int = 1
+    split_grid_dim_outer_reduction: bool = False
+    block_dim_outer_reduction: ParallelType = ParallelType.serial
+    grid_dim_outer_reduction: ParallelType = ParallelType.serial
+    multiple_reds_per_blk: bool = False
+    vectorize_iter_dom: bool = False
+    unroll_factor_iter_dom: int = 1
+    split_grid_dim_iter_dom_inner: bool = False
+    split_grid_dim_iter_dom_outer: bool = False
+    block_dim_iter_dom: ParallelType = ParallelType.serial
+    grid_dim_iter_dom: ParallelType = ParallelType.serial
+    static_bdimx: bool = False
+    static_bdimy: bool = False
+    combined_inner_outer: bool = False
+    tidx_for_outer_reduction: bool = False
+    pad_outer_reduction_to_warp: bool = False
+    vectorization_factor_outer: int = 1
+    vectorization_factor_tmp_gmem_write: int = 1
+
+
+@dataclass
+class GemmTile:
+    """The sizes of a tile of a matrix product."""
+
+    m: int = 128
+    n: int = 128
+    k: int = 32
+
+
+@dataclass
+class MatMulTileOptions:
+    """The tiles of a block and of a warp."""
+
+    cta_tile: GemmTile = field(default_factory=GemmTile)
+    warp_tile: GemmTile = field(default_factory=lambda: GemmTile(64, 64, 32))
+
+
+@dataclass
+class CircularBufferOptions:
+    """How operands are buffered in shared memory."""
+
+    circular_buffer_smem_write: bool = False
+    circular_buffer_smem_read: bool = False
+    smem_circular_buffer_stage: int = 2
+    smem_circular_buffer_prefetch_gap: int = 1
+
+
+@dataclass
+class SupportedVectorization:
+    """Elements in an access to each operand and the result."""
+
+    a: int = 1
+    b: int = 1
+    epilogue: int = 1
+
+
+@dataclass
+class ClusterDims:
+    """The size of a cluster in blocks."""
+
+    m: int = 1
+    n: int = 1
+
+
+@dataclass
+class MmaMacroEncode:
+    """The parts of a matrix instruction's name."""
+
+    arch: int = 0
+    m: int = 0
+    n: int = 0
+    k: int = 0
+
+
+@dataclass
+class MatmulParams(HeuristicParams):
+    """The schedule of a matrix product."""
+
+    scheduler_type: SchedulerType = SchedulerType.matmul
+    tile_sizes: MatMulTileOptions = field(default_factory=MatMulTileOptions)
+    circular_buffer_options: CircularBufferOptions = field(default_factory=CircularBufferOptions)
+    supported_vec_size: SupportedVectorization = field(default_factory=SupportedVectorization)
+    cluster_dims: ClusterDims = field(default_factory=ClusterDims)
+    mma_macro: MmaMacro = MmaMacro.none
+    circular_buffering_strategy: MatmulCircularBufferingStrategy = MatmulCircularBufferingStrategy.Pipelined
+    cta_order: MatmulTileRasterizationOrder = MatmulTileRasterizationOrder.row_major
+    use_smem_epilogue: bool = False
+    promote_prologue_smem_reuse: bool = False
+    splitk_factor: int = 1
+    grid_traversal_factor: int = 1
+    async_gmem_load_operands: bool = False
