@@ -13,10 +13,18 @@ static PyObject *forked(PyObject *module, PyObject *const *args, Py_ssize_t narg
   return PyBool_FromLong(nvf_forked());
 }
 
+static PyObject *op_table(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module, (void)args;
+  if (nargs != 0) return PyErr_Format(PyExc_TypeError, "op_table() takes no arguments (%zd given)", nargs);
+  return PyUnicode_FromString(nvf_op_table());
+}
+
 static PyMethodDef functions[] = {
     {"version", FAST(version), PyDoc_STR("version() -> str\n\nThe version of the library, such as \"0.1.0\".")},
     {"forked", FAST(forked),
      PyDoc_STR("forked() -> bool\n\nWhether this process was forked after the library was loaded.")},
+    {"op_table", FAST(op_table),
+     PyDoc_STR("op_table() -> str\n\nThe table of operations as JSON; nvf_op_table in nvfuser_go.h describes the keys.")},
     {"set_exceptions", FAST(set_exceptions),
      PyDoc_STR("set_exceptions(FusionError, InvalidArgument, InvalidType, Unsupported)\n\n"
                "Registers the exceptions to raise; Unsupported gets an attribute `refusals`, a list of (by, rule, tensor, sentence).")},

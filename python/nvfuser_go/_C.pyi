@@ -3,3 +3,6 @@ def version() -> str:
 
 def forked() -> bool:
     """Whether this process was forked after the library was loaded."""
+
+def op_table() -> str:
+    """The table of operations as JSON; nvf_op_table in nvfuser_go.h describes the keys."""
