@@ -220,18 +220,28 @@ func nvfi_text(h C.nvf_fusion, what C.int32_t, id C.uint32_t, name C.const_text,
 func (d *definition) text(what C.int32_t, id C.uint32_t, name string) (string, error) {
 	f := d.fusion
 	switch what {
+	case C.NVFI_PYTHON:
+		return f.Python(name), nil
+	case C.NVFI_MATH:
+		return f.Math(id == 1), nil
 	case C.NVFI_VAL, C.NVFI_DOMAIN:
 		if err := checkID(id, f.NumVals(), "value"); err != nil {
 			return "", err
 		}
-		return f.Name(core.ValID(id)), nil
+		if what == C.NVFI_DOMAIN {
+			return f.AxesString(f.Val(core.ValID(id)).Domain.Logical), nil
+		}
+		return f.ValString(core.ValID(id)), nil
 	case C.NVFI_EXPR:
 		if err := checkID(id, f.NumExprs(), "expression"); err != nil {
 			return "", err
 		}
-		return f.Expr(core.ExprID(id)).Op.Name, nil
+		return f.ExprString(core.ExprID(id)), nil
 	case C.NVFI_AXIS:
-		return "axis", checkID(id, f.NumAxes(), "axis")
+		if err := checkID(id, f.NumAxes(), "axis"); err != nil {
+			return "", err
+		}
+		return f.AxisString(core.AxisID(id)), nil
 	}
 	return f.String(), nil
 }

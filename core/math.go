@@ -14,8 +14,8 @@ import (
 //
 // is tensor 4, local to the fusion (g: an input or output), with axis 7 of
 // extent i0 and axis 8, a broadcast shown with the extent i1. The letter is i for
-// iteration, b for broadcast, r for reduction, ? for one that becomes i or b with
-// the sizes. S says that no schedule is attached. It is never parsed.
+// iteration, also where the sizes may make it a broadcast, b for broadcast, r for
+// reduction. S says that no schedule is attached. It is never parsed.
 
 // cNames are the element types as the form for reading spells them.
 var cNames = map[dtype.Type]string{
@@ -111,7 +111,7 @@ func (p *mathPrinter) axis(a AxisID) string {
 	if x.Expanded != scalar.None {
 		extent += " ex " + p.plain(x.Expanded)
 	}
-	return fmt.Sprintf("%cS%d{%s}", "ibr?"[x.Kind], a, extent)
+	return fmt.Sprintf("%cS%d{%s}", "ibri"[x.Kind], a, extent)
 }
 
 // plain prints an extent; constants have no type.
