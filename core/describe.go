@@ -21,6 +21,7 @@ type OpDescription struct {
 	Doc        string            `json:"doc"`
 	Signatures []string          `json:"signatures"` // as Python shows them, without the name
 	Overloads  [][]ParamSummary  `json:"overloads"`
+	Results    []string          `json:"results"` // their names, where there are several; empty: one
 	Accept     int               `json:"accept"`  // bits: 1 bool, 2 integer, 4 floating, 8 complex; 0: the row says nothing
 	Compute    string            `json:"compute"` // of elementwise ops: common, float, keep, bool, integer
 	Result     string            `json:"result"`  // of elementwise ops: compute, bool, real, complex
@@ -64,7 +65,8 @@ func DescribeOps() []OpDescription {
 
 func (i *OpInfo) describe() OpDescription {
 	d := OpDescription{Name: i.Name, Group: i.Group, Class: i.Class.String(), Doc: i.Doc, Accept: int(i.Promote.Accept),
-		Compute: computeNames[i.Promote.Compute], Result: resultNames[i.Promote.Result], Skip: i.Promote.Skip, Torch: i.Torch, ULP: i.ULP, Domain: []IntervalSummary{}}
+		Compute: computeNames[i.Promote.Compute], Result: resultNames[i.Promote.Result], Skip: i.Promote.Skip,
+		Torch: i.Torch, ULP: i.ULP, Domain: []IntervalSummary{}, Results: append([]string{}, i.Results...)}
 	for _, s := range i.Signatures {
 		d.Signatures = append(d.Signatures, s.String())
 		params := make([]ParamSummary, len(s.Params))

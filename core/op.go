@@ -88,6 +88,7 @@ type OpInfo struct {
 	Name       string      // as Python spells it
 	Group      string      // heading of the documentation page
 	Signatures []Signature // overloads, tried in order; an Expr's Args follow the last
+	Results    []string    // their names, where there are several
 	Class      Class
 	Promote    Promotion // of an elementwise op's operands
 	Doc        string    // one sentence that begins with the result; then details
