@@ -49,9 +49,13 @@ func TestParseErrors(t *testing.T) {
 
 // Every literal gives its value back.
 func TestLiteralsRoundTrip(t *testing.T) {
-	for _, l := range []string{"0.1:f64", "1e-45:f32", "nan:f64", "inf:f16", "-inf:f32", "-0:f64", "(1.5,-2):c64", "(nan,inf):c128",
+	for _, l := range []string{"0.1:f64", "1.401298464324817e-45:f32", "nan:f64", "inf:f16", "-inf:f32", "-0:f64", "(1.5,-2):c64", "(nan,inf):c128",
 		"true", "false", "-9223372036854775808:i64", "18446744073709551615:u64", "-1:i32", "7"} {
-		f, err := Parse("%0 = tensor f64 [2] contiguity=[yes]\n%1 = full shape=[2] fill_value=" + l + " dtype=f64\noutput %1\n")
+		_, kind, _ := strings.Cut(l, ":")
+		if kind == "" {
+			kind = "i64"
+		}
+		f, err := Parse("%0 = tensor f64 [2] contiguity=[yes]\n%1 = full shape=[2] fill_value=" + l + " dtype=" + kind + "\noutput %1\n")
 		require.NoError(t, err, l)
 		require.Contains(t, f.String(), "fill_value="+l+" ")
 	}
