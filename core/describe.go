@@ -1,3 +1,5 @@
+//go:generate go run ../cmd/genops -root ..
+
 package core
 
 import (
@@ -94,12 +96,18 @@ func (s *Signature) String() string {
 			parts = append(parts, "*")
 		}
 		text := p.Name
-		if p.Optional {
+		if p.Optional && (p.KeyOnly || !s.requiredAfter(k)) {
 			text += "=" + p.defaultText()
 		}
 		parts = append(parts, text)
 	}
 	return "(" + strings.Join(parts, ", ") + ")"
+}
+
+// requiredAfter reports whether a parameter after the k-th one must be given.
+// Then the k-th is always given too, be it as None.
+func (s *Signature) requiredAfter(k int) bool {
+	return slices.ContainsFunc(s.Params[k+1:], func(p Param) bool { return !p.Optional && !p.KeyOnly })
 }
 
 // defaultText returns the default of p as Python shows it.
