@@ -3,7 +3,16 @@
 import sys
 
 import nvfuser_go
-from nvfuser_go import _C, benchmark_utils, definition, idm, multidevice, nvfuser_direct_version, pytorch_utils, schedule
+from nvfuser_go import (
+    _C,
+    benchmark_utils,
+    definition,
+    idm,
+    multidevice,
+    nvfuser_direct_version,
+    pytorch_utils,
+    schedule,
+)
 from nvfuser_go.errors import FusionError
 
 NAME = "nvfuser_direct"
@@ -24,7 +33,7 @@ def install() -> None:
     """Makes `import nvfuser_direct` give this package, and the behaviour that differs nvFuser's.
 
     What differs: FusionDefinition.from_pytorch raises ValueError for CPU tensors with dimensions, and printed scripts
-    import nvfuser_direct. A second call does nothing. Raises FusionError if the real nvfuser_direct is imported already.
+    import nvfuser_direct. A second call does nothing. Raises FusionError if another nvfuser_direct is imported.
     """
     if sys.modules.get(NAME, nvfuser_go) is not nvfuser_go:
         raise FusionError(f"{NAME} is imported already; call install() before anything imports it")

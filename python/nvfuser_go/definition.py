@@ -7,7 +7,15 @@ import torch
 
 from nvfuser_go import _C, notebook, reproducer, schedule
 from nvfuser_go.enums import DataType
-from nvfuser_go.errors import EMPTY_FUSION, NO_FUSION, FusionError, InvalidArgument, InvalidType, MissingDefinition, unsupported
+from nvfuser_go.errors import (
+    EMPTY_FUSION,
+    NO_FUSION,
+    FusionError,
+    InvalidArgument,
+    InvalidType,
+    MissingDefinition,
+    unsupported,
+)
 from nvfuser_go.fusion import (
     FUNCTION_NAME,
     Fusion,
@@ -70,7 +78,7 @@ class FusionDefinition:
             define_tensor(shape, contiguity: bool=False, dtype=DataType.Float, is_cpu=False, stride_order=[])
             define_tensor(sizes, strides, dtype=DataType.Float, static_sizes=False, is_cpu=False)
 
-        shape: for each dimension -1 if its size is known only when the fusion runs, 1 if it is broadcast, else its size.
+        shape: for each dimension its size, 1 if it is broadcast, -1 if its size is known only when the fusion runs.
         contiguity: in order of memory, the slowest dimension first, whether the stride is that of a dense layout of
         the faster ones; None for a broadcast dimension. A dimension with None whose size is not 1 is an expanded one.
         stride_order: for each dimension the rank of its stride, 0 being the fastest. Strides are in elements. With
@@ -80,7 +88,9 @@ class FusionDefinition:
         """
         return add_tensor(self.fusion, args, kwargs)
 
-    def define_scalar(self, value: bool | int | float | complex | DataType | None = None, dtype: DataType | None = None) -> Any:
+    def define_scalar(
+        self, value: bool | int | float | complex | DataType | None = None, dtype: DataType | None = None
+    ) -> Any:
         """Adds an input scalar of `dtype` (Double if left out), or with a value gives a constant, which is no input.
 
         The dtype of a constant is Bool, Int, Double or ComplexDouble by the type of the value, if left out.
@@ -216,7 +226,9 @@ class FusionDefinition:
         if not hasattr(self, "fec"):
             self._defined()
 
-    def manual_validate(self, inputs: Inputs, reference_outputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
+    def manual_validate(
+        self, inputs: Inputs, reference_outputs: Sequence[torch.Tensor] | None = None
+    ) -> list[torch.Tensor]:
         """As validate(), through manual_execute(). Raises Unsupported."""
         return self.manual_execute(inputs)
 
@@ -227,7 +239,10 @@ class FusionDefinition:
         return reproducer.script(self.fusion.python(FUNCTION_NAME), inputs)
 
     def last_repro_script(self) -> str:
-        """repro_script_for() the inputs of the last execute(..., save_repro_inputs=True). AssertionError without one."""
+        """repro_script_for() the inputs of the last execute(..., save_repro_inputs=True).
+
+        Raises AssertionError without one.
+        """
         if not hasattr(self, "fake_inputs"):
             raise AssertionError(
                 "fd.last_repro_script() cannot provide a repro because fd.execute(inputs, save_repro_inputs=True)"

@@ -72,10 +72,12 @@ class Fusion:
         Raises InvalidArgument for any other value.
         """
         if not any(value is known or _same(value, known) for known in self.inputs()):
-            raise InvalidArgument(f"add_input(): {value} is not made by define_tensor() or define_scalar() of this fusion")
+            raise InvalidArgument(
+                f"add_input(): {value} is not made by define_tensor() or define_scalar() of this fusion"
+            )
 
     def add_output(self, output: Any, alias_input: Any = None) -> None:
-        """Makes a tensor a result; with `alias_input`, writes it into the memory of that input instead of returning it."""
+        """Makes a tensor a result, or with `alias_input` what is written into the memory of that input."""
         self._core.add_output(output, alias_input)
 
     def print_math(self, from_outputs_only: bool = True) -> str:
@@ -170,9 +172,9 @@ def compute_tensor_descriptor(
     """The contiguity and the stride order of a tensor with these sizes and strides, in elements.
 
     Dimensions are ordered by descending stride, equal ones as they come; a dimension of stride 0 stays at its logical
-    position. Contiguity is listed in that order; it is None for dimensions of size 1 or stride 0, and else tells whether
-    the stride is that of a dense layout of the dimensions inside. stride_order[i] is the rank of dimension i, 0 being the
-    fastest.
+    position. Contiguity is listed in that order; it is None for dimensions of size 1 or stride 0, and else tells
+    whether the stride is that of a dense layout of the dimensions inside. stride_order[i] is the rank of dimension i,
+    0 being the fastest.
 
     Raises InvalidArgument for lengths that differ and for negative sizes and strides.
     """
@@ -205,7 +207,10 @@ def define_tensor(*args: Any, **kwargs: Any) -> Any:
 
 
 def define_scalar(value: Any = None, dtype: DataType | None = None) -> Any:
-    """Adds an input scalar to the fusion that is being defined, or gives a constant; see FusionDefinition.define_scalar."""
+    """Adds an input scalar to the fusion that is being defined, or gives a constant.
+
+    See FusionDefinition.define_scalar.
+    """
     return add_scalar(current_fusion(), value, dtype)
 
 
@@ -229,7 +234,9 @@ def _is_strides(values: Any) -> bool:
 
 def add_tensor(fusion: Fusion, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Adds the input tensor that the arguments of define_tensor describe."""
-    by_strides = not kwargs.keys().isdisjoint(("sizes", "strides", "static_sizes")) or (len(args) > 1 and _is_strides(args[1]))
+    by_strides = not kwargs.keys().isdisjoint(("sizes", "strides", "static_sizes")) or (
+        len(args) > 1 and _is_strides(args[1])
+    )
     names = _FORMS[by_strides]
     if len(args) > len(names):
         raise InvalidType(f"define_tensor() takes at most {len(names)} arguments, got {len(args)}")
@@ -315,7 +322,11 @@ class FusionExecutorCache:
         self._executor = _C.executor(fusion._core)
         inputs = fusion.inputs()
         self._aliased = frozenset(
-            i for _, alias in fusion._core.outputs() if alias is not None for i, x in enumerate(inputs) if _same(x, alias)
+            i
+            for _, alias in fusion._core.outputs()
+            if alias is not None
+            for i, x in enumerate(inputs)
+            if _same(x, alias)
         )
 
     def execute(

@@ -65,7 +65,9 @@ def _prepare_one(item: Any, position: int, written: bool) -> Any:
         try:
             return torch.from_dlpack(item)
         except Exception as failure:
-            raise InvalidType(f"execute(): input {position} ({_type_name(item)}) cannot be read by DLPack: {failure}") from failure
+            raise InvalidType(
+                f"execute(): input {position} ({_type_name(item)}) cannot be read by DLPack: {failure}"
+            ) from failure
     raise InvalidType(
         f"execute(): input {position} is of type {_type_name(item)}; an input is a torch tensor, a numpy array, "
         "an object with __dlpack__, a bool, an int, a float or a complex"
@@ -99,7 +101,9 @@ def _tensor(tensor: torch.Tensor, position: int) -> torch.Tensor:
 
 def _array(array: np.ndarray, position: int, written: bool) -> torch.Tensor:
     if isinstance(array, np.ma.MaskedArray):
-        raise InvalidType(f"execute(): input {position} is a masked array, whose mask would be lost; pass x.filled(value)")
+        raise InvalidType(
+            f"execute(): input {position} is a masked array, whose mask would be lost; pass x.filled(value)"
+        )
     if any(stride < 0 for stride in array.strides):
         raise InvalidArgument(
             f"execute(): input {position} is an array with strides {array.strides}; strides must not be negative: "
@@ -112,12 +116,16 @@ def _array(array: np.ndarray, position: int, written: bool) -> torch.Tensor:
         )
     if not array.flags.writeable:
         if written:
-            raise InvalidArgument(f"execute(): input {position} is a read-only array, and the fusion writes an output into it")
+            raise InvalidArgument(
+                f"execute(): input {position} is a read-only array, and the fusion writes an output into it"
+            )
         array = array.copy()
     try:
         return torch.from_numpy(array)
     except (TypeError, ValueError) as failure:
-        raise InvalidType(f"execute(): input {position} is an array of dtype {array.dtype}, which torch cannot hold") from failure
+        raise InvalidType(
+            f"execute(): input {position} is an array of dtype {array.dtype}, which torch cannot hold"
+        ) from failure
 
 
 def device_index(device: Any) -> int | None:

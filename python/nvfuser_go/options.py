@@ -1,8 +1,8 @@
 """Options: nvFuser's NVFUSER_* variables and the options of one call.
 
 Each of NVFUSER_DUMP, NVFUSER_ENABLE, NVFUSER_DISABLE and NVFUSER_PROF is a comma list of names; a name may carry
-arguments in parentheses. An unknown name is an error that lists the legal ones. A name that nvFuser has and this package
-does not act on is accepted with one warning. The environment is read once, when the first fusion is defined.
+arguments in parentheses. An unknown name is an error that lists the legal ones. A name that nvFuser has and this
+package does not act on is accepted with one warning. The environment is read once, when a fusion is first executed.
 """
 
 import functools
@@ -59,18 +59,22 @@ _warned: set[tuple[str, str]] = set()
 def parse(variable: str, text: str) -> dict[str, tuple[str, ...]]:
     """The names in the list `text`, each with its arguments.
 
-    `variable` is one of the keys of LEGAL. Raises InvalidArgument for a name that is not legal there and for text that is
-    no list. Warns, once in a process, of a name without effect.
+    `variable` is one of the keys of LEGAL. Raises InvalidArgument for a name that is not legal there and for text that
+    is no list. Warns, once in a process, of a name without effect.
     """
     found: dict[str, tuple[str, ...]] = {}
     at = 0
     while at < len(text.rstrip()):
         item = _ITEM.match(text, at)
         if item is None:
-            raise InvalidArgument(f"{variable}: cannot read {text[at:]!r}: it is a comma list of names, each with or without (arguments)")
+            raise InvalidArgument(
+                f"{variable}: cannot read {text[at:]!r}: it is a comma list of names, each with or without (arguments)"
+            )
         name = item[1]
         if name not in LEGAL[variable]:
-            raise InvalidArgument(f"{variable}: there is no option {name!r}; the options are {', '.join(LEGAL[variable])}")
+            raise InvalidArgument(
+                f"{variable}: there is no option {name!r}; the options are {', '.join(LEGAL[variable])}"
+            )
         found[name] = tuple(a.strip() for a in item[2].split(",") if a.strip()) if item[2] else ()
         if name not in EFFECTIVE[variable] and (variable, name) not in _warned:
             _warned.add((variable, name))

@@ -25,6 +25,10 @@ def kind(module: str, name: str, *class_methods: str) -> type:
     def construct(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         fail(*args, **kwargs)
 
-    body: dict[str, Any] = {"__init__": construct, "__module__": module, "__doc__": "Raises Unsupported: this build lacks it."}
+    body: dict[str, Any] = {
+        "__init__": construct,
+        "__module__": module,
+        "__doc__": "Raises Unsupported: this build lacks it.",
+    }
     body |= {method: staticmethod(function(module, f"{name}.{method}")) for method in class_methods}
     return type(name, (), body)

@@ -56,7 +56,7 @@ class _Evaluator:
         self.outputs: list[tuple[Traced, bool]] = []  # whether it is written into an input
         self._inputs = iter(inputs)
         # The printed form has one statement for each of these, in this order.
-        self._results = iter([[_torch_dtype(tensor.dtype()) for tensor in _expr_outputs(e)] for e in fusion.exprs()])
+        self._results = iter([[_torch_dtype(tensor.dtype()) for tensor in e.outputs()] for e in fusion.exprs()])
 
     def define_tensor(self, **_: Any) -> Traced:
         tensor = next(self._inputs)
@@ -93,7 +93,9 @@ class _Evaluator:
         if on_scalars:
             return Traced(result.item(), Precision())
         precision = _precision(row, given, values)
-        results = [r.to(t) for r, t in zip(result if isinstance(result, tuple | list) else (result,), dtypes, strict=True)]
+        results = [
+            r.to(t) for r, t in zip(result if isinstance(result, tuple | list) else (result,), dtypes, strict=True)
+        ]
         traced = [Traced(r, Precision(max(precision.epsilon, _epsilon(r.dtype)), precision.folded)) for r in results]
         return traced[0] if len(traced) == 1 else tuple(traced)
 
@@ -105,13 +107,9 @@ def _torch_dtype(dtype: DataType) -> torch.dtype:
     return found
 
 
-def _expr_outputs(expr: Any) -> list[Any]:
-    return expr.outputs()
-
-
 def _number(value: Any, dtype: torch.dtype) -> Any:
     """`value` rounded to dtype, as a Python number."""
-    return torch.tensor(value).to(dtype).item()
+    return torch.tensor(value, dtype=_widest(value)).to(dtype).item()
 
 
 def _plain(value: Any) -> Any:
@@ -131,15 +129,19 @@ def _fill_operands(row: dict[str, Any], values: dict[str, Any], result: torch.dt
     """Turns the numbers among the operands of an elementwise operation into tensors of its compute type."""
     operands = [p["name"] for p in row["overloads"][-1] if p["kind"] == "operand" and values[p["name"]] is not None]
     promoted = operands[row["skip"] :]
-    tensors = [values[name].dtype for name in promoted if isinstance(values[name], torch.Tensor)]
-    numbers = [torch.tensor(values[name]).double().dtype if isinstance(values[name], float) else torch.tensor(values[name]).dtype for name in promoted]
-    compute = tensors[0] if tensors else result or functools.reduce(torch.promote_types, numbers)
+    known = [values[name].dtype for name in promoted if isinstance(values[name], torch.Tensor)]
+    if not known:
+        known = [result] if result else [_widest(values[name]) for name in promoted]
+    compute = functools.reduce(torch.promote_types, known)
     for name in operands:
-        if not isinstance(values[name], torch.Tensor):
-            wanted = compute if name in promoted else torch.bool
-            number = values[name]
-            exact = torch.float64 if isinstance(number, float) else torch.complex128 if isinstance(number, complex) else None
-            values[name] = torch.tensor(number, dtype=exact).to(wanted)
+        number = values[name]
+        if not isinstance(number, torch.Tensor):
+            values[name] = torch.tensor(number, dtype=_widest(number)).to(compute if name in promoted else torch.bool)
+
+
+def _widest(number: bool | int | float | complex) -> torch.dtype:
+    """The torch dtype that holds a Python number exactly."""
+    return {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}[type(number)]
 
 
 def _traced(value: Any) -> Iterable[Traced]:
@@ -173,7 +175,7 @@ def evaluate(fusion: Fusion, inputs: Iterable[Any]) -> list[tuple[Traced, bool]]
     """
     plain, _ = prepare(inputs)
     evaluator = _Evaluator(fusion, plain)
-    scope = {name: None for name in ()} | {"DataType": DataType, "FusionDefinition": None}
+    scope: dict[str, Any] = {"DataType": DataType, "FusionDefinition": None}
     exec(fusion.python(FUNCTION_NAME), scope)
     with torch.no_grad():
         scope[FUNCTION_NAME](evaluator)
@@ -212,7 +214,9 @@ class Expectation:
             self._precisions = [t.precision for t in traced]
             references = [t.value for t in traced]
         elif len(references) != sum(returned):
-            raise InvalidArgument(f"validate(): reference_outputs has {len(references)} entries for {sum(returned)} outputs")
+            raise InvalidArgument(
+                f"validate(): reference_outputs has {len(references)} entries for {sum(returned)} outputs"
+            )
         self._references = [torch.as_tensor(r).detach().clone() for r in references]
 
     def compare(self, outputs: Sequence[Any]) -> None:
