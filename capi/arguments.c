@@ -66,7 +66,7 @@ int dtype_of_torch(PyObject *torch) { return index_in(torch_dtypes, torch); }
 
 /* ---- Memory ---- */
 
-void arguments_begin(Arguments *a, const char *function) { *a = (Arguments){.function = function}; }
+void arguments_begin(Arguments *a, const char *function) { *a = (Arguments){.function = function, .noun = "argument", .first = 1}; }
 
 void arguments_end(Arguments *a) {
   while (a->blocks) {
@@ -134,7 +134,7 @@ static int convert_int(Arguments *a, PyObject *object, Py_ssize_t position, nvf_
     PyErr_Clear();
   }
   char argument[40];
-  PyOS_snprintf(argument, sizeof argument, "argument %zd", position + 1);
+  PyOS_snprintf(argument, sizeof argument, "%s %zd", a->noun, position + a->first);
   return out_of_range(a->function, argument, object);
 }
 

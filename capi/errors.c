@@ -60,14 +60,11 @@ PyObject *raise_error(nvf_error *error) {
   default: break;
   }
   PyObject *text = PyUnicode_FromString(error->text ? error->text : "unknown error");
-  PyObject *exception = text ? PyObject_CallFunctionObjArgs(class, text, NULL) : NULL;
-  if (exception && error->status == NVF_UNSUPPORTED) {
-    PyObject *list = refusals(error);
-    if (!list || PyObject_SetAttrString(exception, "refusals", list)) Py_CLEAR(exception);
-    Py_XDECREF(list);
-  }
+  PyObject *list = text && error->status == NVF_UNSUPPORTED ? refusals(error) : NULL; /* NULL ends the arguments */
+  PyObject *exception = text && !PyErr_Occurred() ? PyObject_CallFunctionObjArgs(class, text, list, NULL) : NULL;
   if (exception) PyErr_SetObject(class, exception);
   Py_XDECREF(exception);
+  Py_XDECREF(list);
   Py_XDECREF(text);
   nvf_error_clear(error);
   return NULL;

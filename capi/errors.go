@@ -26,8 +26,6 @@ type internalError string
 
 func (e internalError) Error() string { return string(e) }
 
-var errCancelled = errors.New("the run was cancelled")
-
 // report describes err in *e, which may be nil, and returns its status: NVF_OK
 // for nil.
 func report(e *C.nvf_error, err error) C.int {
@@ -50,8 +48,6 @@ func report(e *C.nvf_error, err error) C.int {
 		status = C.NVF_UNSUPPORTED
 	case errors.As(err, &internal):
 		status = C.NVF_INTERNAL
-	case errors.Is(err, errCancelled):
-		status = C.NVF_CANCELLED
 	}
 	if e == nil {
 		return status

@@ -14,6 +14,9 @@ typedef const char *const *const_texts;
 typedef const nvf_value *const_values;
 typedef const nvf_tensor *const_tensor;
 typedef const nvf_location *const_location;
+typedef const nvf_input *const_inputs;
+typedef const nvf_plan_description *const_description;
+typedef void *const *const_memories;
 typedef const nvfi_op *const_ops;
 
 #endif

@@ -85,9 +85,11 @@ void find_operators(void);
 
 /* Arguments of a call as Go reads them, and what they keep alive. */
 typedef struct {
-  const char *function;   /* for error texts */
-  FusionObject *fusion;   /* of the first value among the arguments, or NULL; owned */
-  struct block *blocks;   /* memory of lists and texts, and snapshots of lists */
+  const char *function; /* for error texts */
+  const char *noun;     /* what an argument is called there, before its number */
+  int first;            /* the number of the first one */
+  FusionObject *fusion; /* of the first value among the arguments, or NULL; owned */
+  struct block *blocks; /* memory of lists and texts, and snapshots of lists */
 } Arguments;
 
 void arguments_begin(Arguments *a, const char *function);
@@ -124,6 +126,43 @@ const char *operation_name(int32_t op);
 
 PyObject *push_fusion(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *pop_fusion(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+
+/* ---- tensors.c ---- */
+
+/* Inputs of a run as Go reads them. Sizes and strides are copies: while the lock
+ * of the interpreter is released, another thread may change the tensors. */
+typedef struct {
+  nvf_input *inputs, few_inputs[16];
+  int32_t count;
+  PyObject *objects;  /* a tuple that holds the tensors; owned */
+  PyObject *resolved; /* dict of tensors made in place of inputs, by position; owned, or NULL */
+  int64_t extents[256];
+  Py_ssize_t used;
+  struct extents *more;
+} Inputs;
+
+/* Reads the items of list. Returns 1; 0 if one is neither a number nor a plain
+ * tensor that can be read, with no exception; -1 with an exception. */
+int inputs_read(Inputs *in, PyObject *list);
+void inputs_end(Inputs *in);
+
+/* Sets the exception that says which input cannot be read. */
+void inputs_refuse(PyObject *list);
+
+/* Takes what is needed from torch, which is imported. */
+int find_torch(void);
+
+/* A new tensor on the CPU and its memory: NULL with an exception on failure. */
+PyObject *new_tensor(const nvf_output *output, void **memory);
+
+/* Tells autograd that a tensor was written to. */
+int mark_written(PyObject *tensor);
+
+/* ---- execute.c ---- */
+
+int add_executor_type(PyObject *module);
+PyObject *set_hooks(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 
 /* ---- location.c ---- */
 

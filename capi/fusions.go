@@ -50,10 +50,10 @@ func on(h C.nvf_fusion, e *C.nvf_error, call func() string, body func(d *definit
 }
 
 // guard runs body, which is not about one fusion.
-func guard(e *C.nvf_error, call string, body func() error) (status C.int) {
+func guard(e *C.nvf_error, call func() string, body func() error) (status C.int) {
 	defer func() {
 		if r := recover(); r != nil {
-			status = report(e, caught(r, func() string { return call }))
+			status = report(e, caught(r, call))
 		}
 	}()
 	return report(e, body())
@@ -63,7 +63,7 @@ func named(call string) func() string { return func() string { return call } }
 
 //export nvf_fusion_create
 func nvf_fusion_create(out *C.nvf_fusion, e *C.nvf_error) C.int {
-	return guard(e, "create", func() error {
+	return guard(e, named("create"), func() error {
 		*out = C.nvf_fusion(handles.put(&definition{fusion: core.NewFusion()}))
 		return nil
 	})
@@ -72,7 +72,7 @@ func nvf_fusion_create(out *C.nvf_fusion, e *C.nvf_error) C.int {
 //export nvf_fusion_parse
 func nvf_fusion_parse(text C.const_text, length C.int64_t, out *C.nvf_fusion, e *C.nvf_error) C.int {
 	source := string(unsafe.Slice((*byte)(unsafe.Pointer(text)), int(length)))
-	return guard(e, "parse\n\n"+source, func() error {
+	return guard(e, named("parse\n\n"+source), func() error {
 		f, err := core.Parse(source)
 		if err == nil {
 			*out = C.nvf_fusion(handles.put(&definition{fusion: f}))

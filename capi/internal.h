@@ -66,6 +66,20 @@ int nvfi_fact(nvf_fusion fusion, int32_t what, uint32_t id, int64_t *value, nvf_
 int nvfi_freeze(nvf_fusion fusion, nvf_error *error);
 int nvfi_verify(nvf_fusion fusion, nvf_error *error);
 
+/* nvf_run on another thread, for callers that have something else to do
+ * meanwhile. What the arguments point to must stay until nvfi_wait has returned
+ * 1, which ends the job. */
+typedef uint64_t nvfi_job;
+int nvfi_start(nvf_plan plan, const nvf_input *inputs, int32_t num_inputs, void *const *outputs, int32_t num_outputs,
+               uint64_t seed, nvfi_job *job, nvf_error *error);
+
+/* Waits for the end of a job, at most the given time; returns whether it has
+ * ended, and then gives its status and error. */
+int nvfi_wait(nvfi_job job, int32_t milliseconds, int *status, nvf_error *error);
+
+/* Asks a job to end soon, with an error. */
+void nvfi_stop(nvfi_job job);
+
 /* Panics, for the test of what happens then. */
 int nvfi_provoke(nvf_fusion fusion, nvf_error *error);
 

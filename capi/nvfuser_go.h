@@ -59,8 +59,7 @@ enum nvf_status {
   NVF_INVALID_TYPE = 2,     /* an argument or a tensor of the wrong type */
   NVF_UNSUPPORTED = 3,      /* the program is right and this build cannot run it */
   NVF_FAILED = 4,           /* anything else: a stale handle, no memory */
-  NVF_INTERNAL = 5,         /* a bug in the library; the text names a reproducer file */
-  NVF_CANCELLED = 6         /* nvf_job_cancel stopped the run */
+  NVF_INTERNAL = 5          /* a bug in the library; the text names a reproducer file */
 };
 
 /* Why one way of running a program was not possible. */
@@ -221,6 +220,72 @@ NVF_API const char *nvf_op_table(void);
 NVF_API int nvf_call(nvf_fusion fusion, int32_t op, const nvf_value *args, int32_t num_positional,
                      const char *const *keywords, int32_t num_keywords, const nvf_location *location,
                      nvf_value *results, int32_t *num_results, nvf_error *error);
+
+/* ---- Execution ---- */
+
+typedef uint64_t nvf_executor; /* handle; 0 is never one */
+typedef uint64_t nvf_plan;     /* handle; 0 is never one */
+
+/* What runs a fusion. It has a copy of the fusion: what is added to it later
+ * does not count. Executors of equal fusions share their programs. */
+NVF_API int nvf_executor_create(nvf_fusion fusion, nvf_executor *executor, nvf_error *error);
+
+/* Forgets an executor. Its plans stay. A stale handle is ignored. */
+NVF_API void nvf_executor_destroy(nvf_executor executor);
+
+/* Kinds of device, numbered as in DLPack. */
+enum nvf_device { NVF_CPU = 1, NVF_CUDA = 2 };
+
+/* What a run gives for an input of the fusion. */
+typedef struct nvf_input {
+  int32_t kind;          /* NVF_KIND_TENSOR, or that of a number, which has the fields of an nvf_value */
+  int32_t dtype;         /* of a tensor, of enum nvf_dtype */
+  int32_t device_type;   /* of a tensor, of enum nvf_device */
+  int32_t device_index;
+  int32_t rank;
+  const int64_t *sizes;
+  const int64_t *strides; /* in elements, not negative */
+  void *data;             /* the first element */
+  int64_t integer;
+  double real, imag;
+} nvf_input;
+
+/* A tensor that a run fills. Its memory spans from the first element to the one
+ * with the largest indices. */
+typedef struct nvf_output {
+  int32_t dtype;
+  int32_t device_type;
+  int32_t device_index;
+  int32_t rank;
+  const int64_t *sizes;
+  const int64_t *strides; /* in elements; 0 where all positions share memory */
+} nvf_output;
+
+typedef struct nvf_plan_description {
+  int32_t num_outputs; /* without those written into an input */
+  int32_t needs_seed;  /* the outputs depend on the seed of the run */
+  int64_t work;        /* estimate: operations on elements */
+  const nvf_output *outputs;
+  const int8_t *written; /* of each input: whether an output is written into its memory */
+} nvf_plan_description;
+
+/* Values of `device` below, besides the index of a CUDA device. */
+enum { NVF_ANY_DEVICE = -1, NVF_CPU_DEVICE = -2 };
+
+/* Checks the inputs against the definition and gives the plan to run them, of
+ * which all but data and the values of numbers are fixed. device tells where to
+ * run if no tensor does. *description lives until the plan is released. */
+NVF_API int nvf_prepare(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, nvf_plan *plan,
+                        const nvf_plan_description **description, nvf_error *error);
+
+/* Runs a plan on inputs of the description that it was prepared for. outputs are
+ * the memories to fill, one for each of the description. On an error their
+ * contents are undefined. */
+NVF_API int nvf_run(nvf_plan plan, const nvf_input *inputs, int32_t num_inputs, void *const *outputs, int32_t num_outputs,
+                    uint64_t seed, nvf_error *error);
+
+/* Forgets a plan. A stale handle is ignored. */
+NVF_API void nvf_plan_release(nvf_plan plan);
 
 #ifdef __cplusplus
 }

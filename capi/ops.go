@@ -189,40 +189,13 @@ func nvfi_ops(count *C.int32_t) C.const_ops {
 func docstring(row *core.OpInfo) string {
 	var b strings.Builder
 	if len(row.Signatures) == 1 {
-		if s := signatureText(&row.Signatures[0]); !strings.Contains(s, "DataType") {
+		if s := row.Signatures[0].String(); !strings.Contains(s, "DataType") {
 			fmt.Fprintf(&b, "%s%s\n--\n\n", row.Name, s)
 		}
 	}
 	for i := range row.Signatures {
-		fmt.Fprintf(&b, "%s%s\n", row.Name, signatureText(&row.Signatures[i]))
+		fmt.Fprintf(&b, "%s%s\n", row.Name, row.Signatures[i].String())
 	}
 	b.WriteString("\n" + row.Doc)
 	return b.String()
-}
-
-func signatureText(s *core.Signature) string {
-	var b strings.Builder
-	keyOnly := false
-	for i := range s.Params {
-		p := &s.Params[i]
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		if p.KeyOnly && !keyOnly {
-			keyOnly = true
-			b.WriteString("*, ")
-		}
-		b.WriteString(p.Name)
-		if p.Optional {
-			b.WriteString("=" + defaultText(p))
-		}
-	}
-	return "(" + b.String() + ")"
-}
-
-func defaultText(p *core.Param) string {
-	if p.Text != "" {
-		return p.Text
-	}
-	return describeGiven(p.Default)
 }

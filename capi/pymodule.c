@@ -27,10 +27,18 @@ static PyMethodDef functions[] = {
      PyDoc_STR("op_table() -> str\n\nThe table of operations as JSON; nvf_op_table in nvfuser_go.h describes the keys.")},
     {"set_exceptions", FAST(set_exceptions),
      PyDoc_STR("set_exceptions(FusionError, InvalidArgument, InvalidType, Unsupported)\n\n"
-               "Registers the exceptions to raise; Unsupported gets an attribute `refusals`, a list of (by, rule, tensor, sentence).")},
+               "Registers the exceptions to raise. Unsupported is called with a second argument, a list of (by, rule, tensor, sentence).")},
     {"set_dtypes", FAST(set_dtypes),
      PyDoc_STR("set_dtypes(members, torch_dtypes)\n\n"
                "Registers the members of DataType by number, and the torch.dtype or None for each.")},
+    {"set_hooks", FAST(set_hooks),
+     PyDoc_STR("set_hooks(prepare, seed)\n\n"
+               "Registers what execute() calls. prepare(inputs) -> (list, to_numpy) is called once with the whole list when an\n"
+               "input is neither a number nor a plain tensor that can be read; it returns a flat list of those, and whether the\n"
+               "outputs are to be numpy arrays, or raises naming the input. seed() -> int gives the seed of a run that draws\n"
+               "random numbers, of 63 bits. Takes what else is needed from torch, which must be imported.")},
+    {"executor", FAST(make_executor),
+     PyDoc_STR("executor(fusion) -> Executor\n\nCompletes the fusion and gives what runs it. Equal fusions share their programs.")},
     {"push_fusion", FAST(push_fusion),
      PyDoc_STR("push_fusion(fusion)\n\nMakes fusion the one that this thread's operations without operands of a fusion act on.")},
     {"pop_fusion", FAST(pop_fusion), PyDoc_STR("pop_fusion(fusion)\n\nUndoes the last push_fusion(fusion) of this thread.")},
@@ -51,6 +59,6 @@ PyMODINIT_FUNC PyInit__C(void) {
   PyObject *module = PyModule_Create(&definition);
   if (!module) return NULL;
   find_operators();
-  if (add_fusion_type(module) || add_val_types(module) || add_part_types(module) || add_operations(module)) Py_CLEAR(module);
+  if (add_fusion_type(module) || add_val_types(module) || add_part_types(module) || add_executor_type(module) || add_operations(module)) Py_CLEAR(module);
   return module;
 }

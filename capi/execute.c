@@ -1,0 +1,243 @@
+/* The type Executor. */
+#include "extension.h"
+
+static PyTypeObject *executor_type;
+static PyObject *prepare_hook, *seed_hook;
+
+typedef struct {
+  PyObject_HEAD
+  nvf_executor handle;
+  FusionObject *fusion;
+} ExecutorObject;
+
+#define SELF ((ExecutorObject *)self)
+
+/* Work below which a run holds the lock of the interpreter and stays on its
+ * thread, in operations on elements: some 20 us, when releasing the lock and
+ * waking another thread would cost as much again. */
+enum { SMALL_WORK = 1 << 15, SLICE_MS = 50 };
+
+PyObject *set_hooks(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module;
+  if (!check_count("set_hooks", nargs, 2, 2) || find_torch()) return NULL;
+  PyObject *old_prepare = prepare_hook, *old_seed = seed_hook;
+  Py_INCREF(args[0]);
+  Py_INCREF(args[1]);
+  prepare_hook = args[0];
+  seed_hook = args[1];
+  Py_XDECREF(old_prepare);
+  Py_XDECREF(old_seed);
+  Py_RETURN_NONE;
+}
+
+PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module;
+  nvf_error error = {0};
+  nvf_executor handle;
+  if (!alive() || !check_count("executor", nargs, 1, 1)) return NULL;
+  if (!PyObject_TypeCheck(args[0], fusion_type)) return PyErr_Format(PyExc_TypeError, "executor() takes a Fusion, got %R", args[0]);
+  FusionObject *fusion = (FusionObject *)args[0];
+  if (!check(nvfi_freeze(fusion->handle, &error), &error) || !check(nvf_executor_create(fusion->handle, &handle, &error), &error))
+    return NULL;
+  ExecutorObject *self = PyObject_New(ExecutorObject, executor_type);
+  if (!self) {
+    nvf_executor_destroy(handle);
+    return NULL;
+  }
+  Py_INCREF(args[0]);
+  self->handle = handle;
+  self->fusion = fusion;
+  return (PyObject *)self;
+}
+
+static void executor_dealloc(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  if (!nvf_forked()) nvf_executor_destroy(SELF->handle);
+  Py_DECREF((PyObject *)SELF->fusion);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+/* ---- A run ---- */
+
+/* What a run holds. */
+typedef struct {
+  Inputs in;
+  nvf_plan plan;
+  const nvf_plan_description *description;
+  PyObject *outputs; /* list of tensors */
+  void **memories, *few_memories[16];
+  uint64_t seed;
+} Run;
+
+/* Has the package turn the inputs into plain tensors and numbers. Returns a new
+ * reference to their list. */
+static PyObject *prepared(PyObject *inputs, int *to_numpy) {
+  if (!prepare_hook) {
+    inputs_refuse(inputs);
+    return NULL;
+  }
+  PyObject *pair = PyObject_CallFunctionObjArgs(prepare_hook, inputs, NULL);
+  if (!pair) return NULL;
+  PyObject *list = NULL;
+  if (PyTuple_Check(pair) && PyTuple_Size(pair) == 2 && (*to_numpy = PyObject_IsTrue(PyTuple_GetItem(pair, 1))) >= 0) {
+    list = PyTuple_GetItem(pair, 0);
+    Py_INCREF(list);
+  } else if (!PyErr_Occurred())
+    PyErr_Format(PyExc_TypeError, "prepare() must return a list and a bool, got %R", pair);
+  Py_DECREF(pair);
+  return list;
+}
+
+/* Reads the inputs into run->in, which needs inputs_end in any case. */
+static int read_inputs(Run *run, PyObject *inputs, int *to_numpy) {
+  int status = inputs_read(&run->in, inputs);
+  if (status != 0) return status > 0;
+  PyObject *plain = prepared(inputs, to_numpy);
+  if (!plain) return 0;
+  inputs_end(&run->in);
+  status = inputs_read(&run->in, plain);
+  if (status == 0) inputs_refuse(plain);
+  Py_DECREF(plain);
+  return status > 0;
+}
+
+/* Whether no output is written into an input that was read as a copy. */
+static int check_written(const Run *run) {
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; run->in.resolved && PyDict_Next(run->in.resolved, &at, &key, &value);) {
+    Py_ssize_t position = PyLong_AsSsize_t(key);
+    if (!run->description->written[position]) continue;
+    PyErr_Format(invalid_argument ? invalid_argument : PyExc_ValueError,
+                 "execute(): input %zd is a conjugate or negative view, and the fusion writes an output into it; pass x.resolve_conj().resolve_neg()",
+                 position);
+    return 0;
+  }
+  return 1;
+}
+
+static int allocate_outputs(Run *run) {
+  int32_t n = run->description->num_outputs;
+  if (n > (int32_t)(sizeof run->few_memories / sizeof *run->few_memories)) {
+    run->memories = PyMem_Malloc((size_t)n * sizeof *run->memories);
+    if (!run->memories) return PyErr_NoMemory(), 0;
+  }
+  run->outputs = PyList_New(n);
+  for (int32_t i = 0; run->outputs && i < n; i++) {
+    PyObject *tensor = new_tensor(&run->description->outputs[i], &run->memories[i]);
+    if (!tensor || PyList_SetItem(run->outputs, i, tensor)) return 0;
+  }
+  return run->outputs != NULL;
+}
+
+static int draw_seed(Run *run) {
+  if (!run->description->needs_seed) return 1;
+  PyObject *number = seed_hook ? PyObject_CallNoArgs(seed_hook) : PyLong_FromLong(0);
+  if (number) run->seed = PyLong_AsUnsignedLongLongMask(number);
+  Py_XDECREF(number);
+  return !PyErr_Occurred();
+}
+
+/* Runs on another thread and looks for signals meanwhile: an exception of a
+ * signal handler, such as KeyboardInterrupt, ends the run. */
+static int run_aside(Run *run) {
+  nvf_error error = {0};
+  nvfi_job job;
+  PyObject *type = NULL, *value, *traceback;
+  int status = nvfi_start(run->plan, run->in.inputs, run->in.count, run->memories, run->description->num_outputs, run->seed, &job, &error);
+  if (!check(status, &error)) return 0;
+  for (;;) {
+    int ended;
+    Py_BEGIN_ALLOW_THREADS;
+    ended = nvfi_wait(job, SLICE_MS, &status, &error);
+    Py_END_ALLOW_THREADS;
+    if (ended) break;
+    if (type || !PyErr_CheckSignals()) continue;
+    PyErr_Fetch(&type, &value, &traceback);
+    nvfi_stop(job);
+  }
+  if (!type) return check(status, &error);
+  nvf_error_clear(&error);
+  PyErr_Restore(type, value, traceback);
+  return 0;
+}
+
+static int run_plan(Run *run) {
+  nvf_error error = {0};
+  if (run->description->work >= SMALL_WORK) return run_aside(run);
+  return check(nvf_run(run->plan, run->in.inputs, run->in.count, run->memories, run->description->num_outputs, run->seed, &error), &error);
+}
+
+static int mark_inputs(Run *run) {
+  for (int32_t i = 0; i < run->in.count; i++)
+    if (run->description->written[i] && mark_written(PyTuple_GetItem(run->in.objects, i))) return 0;
+  return 1;
+}
+
+static int to_arrays(PyObject *list) {
+  for (Py_ssize_t i = 0; i < PyList_Size(list); i++) {
+    PyObject *array = PyObject_CallMethod(PyList_GetItem(list, i), "numpy", NULL);
+    if (!array || PyList_SetItem(list, i, array)) return 0;
+  }
+  return 1;
+}
+
+/* execute(inputs, device=-1) */
+static PyObject *execute(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  nvf_error error = {0};
+  int64_t device = NVF_ANY_DEVICE;
+  int to_numpy = 0, ok = 0;
+  Run run; /* large, and not cleared */
+  if (!alive() || !check_count("execute", nargs, 1, 2)) return NULL;
+  if (nargs == 2 && as_int64(args[1], "execute", "device", &device)) return NULL;
+  if (device < NVF_CPU_DEVICE || device > INT32_MAX) return PyErr_Format(PyExc_ValueError, "execute(): device is %lld", (long long)device);
+  if (!PyList_Check(args[0]) && !PyTuple_Check(args[0]))
+    return PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError, "execute(): inputs must be a list, got %R", args[0]);
+  run.plan = 0;
+  run.outputs = NULL;
+  run.memories = run.few_memories;
+  run.seed = 0;
+  if (read_inputs(&run, args[0], &to_numpy) &&
+      check(nvf_prepare(SELF->handle, run.in.inputs, run.in.count, (int32_t)device, &run.plan, &run.description, &error), &error))
+    ok = check_written(&run) && allocate_outputs(&run) && draw_seed(&run) && run_plan(&run) && mark_inputs(&run) &&
+         (!to_numpy || to_arrays(run.outputs));
+  if (run.plan) nvf_plan_release(run.plan);
+  inputs_end(&run.in);
+  if (run.memories != run.few_memories) PyMem_Free(run.memories);
+  if (!ok) Py_CLEAR(run.outputs);
+  return run.outputs;
+}
+
+static PyObject *executor_fusion(PyObject *self, void *closure) {
+  (void)closure;
+  Py_INCREF((PyObject *)SELF->fusion);
+  return (PyObject *)SELF->fusion;
+}
+
+static PyMethodDef methods[] = {
+    {"execute", FAST(execute),
+     PyDoc_STR("execute(inputs, device=-1) -> list[torch.Tensor]\n\n"
+               "Runs the fusion. device: the index of a CUDA device, -1 for the one of the inputs, -2 for the CPU.")},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef attributes[] = {
+    {"fusion", executor_fusion, NULL, PyDoc_STR("The Fusion that is run."), NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+int add_executor_type(PyObject *module) {
+  PyType_Slot slots[] = {
+      {Py_tp_dealloc, executor_dealloc},
+      {Py_tp_methods, methods},
+      {Py_tp_getset, attributes},
+      {Py_tp_doc, (void *)PyDoc_STR("Runs a complete fusion.")},
+      {0, NULL},
+  };
+  PyType_Spec spec = {.name = "nvfuser_go.Executor",
+                      .basicsize = sizeof(ExecutorObject),
+                      .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                      .slots = slots};
+  executor_type = (PyTypeObject *)PyType_FromSpec(&spec);
+  return executor_type ? PyModule_AddType(module, executor_type) : -1;
+}

@@ -1,0 +1,393 @@
+/* Reading and making torch tensors.
+ *
+ * They are read by torch's DLPack exchange API, a table of C functions behind
+ * torch.Tensor.__dlpack_c_exchange_api__ (30 ns a tensor), and where torch is
+ * older by their attributes. It reads tensors of some kinds wrongly without a
+ * word: subclasses, hence the exact types, and views with the conjugate or the
+ * negative bit, hence resolve(). */
+#include "extension.h"
+
+#include <string.h>
+
+/* ---- DLPack 1.x, as far as it is used ---- */
+
+typedef struct {
+  uint32_t major, minor;
+} DLPackVersion;
+
+typedef struct {
+  void *data;
+  int32_t device_type, device_index;
+  int32_t rank;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *sizes, *strides;
+  uint64_t byte_offset;
+} DLTensor;
+
+typedef struct {
+  DLPackVersion version;
+  void *previous;
+  void *allocate, *managed_from_object, *managed_to_object;
+  int (*read)(void *object, DLTensor *tensor); /* 0, or -1 with an exception; the result is borrowed */
+  void *current_stream;
+} ExchangeAPI;
+
+static const ExchangeAPI *exchange; /* NULL: torch has none */
+
+/* ---- What torch gives ---- */
+
+static PyTypeObject *tensor_type, *parameter_type;
+static PyObject *empty_strided, *increment_version;
+static PyObject *cpu_device;
+enum { MAX_DTYPES = 64 };
+static PyObject *allocation_keywords[MAX_DTYPES]; /* {"dtype": ..., "device": cpu} by dtype */
+
+/* The attribute of module at a dotted path. */
+static PyObject *lookup(PyObject *module, const char *path) {
+  PyObject *names = PyUnicode_FromString(path), *parts = names ? PyUnicode_Split(names, NULL, -1) : NULL;
+  Py_XDECREF(names);
+  Py_INCREF(module);
+  PyObject *object = module;
+  for (Py_ssize_t i = 0; object && parts && i < PyList_Size(parts); i++) {
+    PyObject *next = PyObject_GetAttr(object, PyList_GetItem(parts, i));
+    Py_DECREF(object);
+    object = next;
+  }
+  if (!parts) Py_CLEAR(object);
+  Py_XDECREF(parts);
+  return object;
+}
+
+int find_torch(void) {
+  PyObject *torch = PyImport_ImportModule("torch");
+  if (!torch) return -1;
+  PyObject *tensor = lookup(torch, "Tensor"), *parameter = tensor ? lookup(torch, "nn Parameter") : NULL;
+  if (parameter && !empty_strided) empty_strided = lookup(torch, "empty_strided");
+  if (empty_strided && !cpu_device) cpu_device = PyObject_CallMethod(torch, "device", "s", "cpu");
+  if (cpu_device) {
+    tensor_type = (PyTypeObject *)tensor; /* kept, as torch is */
+    parameter_type = (PyTypeObject *)parameter;
+    if (!increment_version && !(increment_version = lookup(torch, "autograd graph increment_version"))) PyErr_Clear();
+    PyObject *capsule = PyObject_GetAttrString(tensor, "__dlpack_c_exchange_api__");
+    const ExchangeAPI *api = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
+    if (api && api->version.major == 1) exchange = api;
+    PyErr_Clear(); /* without it, tensors are read by attributes */
+    Py_XDECREF(capsule);
+  }
+  Py_DECREF(torch);
+  return cpu_device ? 0 : -1;
+}
+
+/* ---- Reading ---- */
+
+static int dtype_of_dlpack(const DLTensor *t) {
+  if (t->code == 17 && t->bits == 4 && t->lanes == 2) return NVF_FLOAT4_E2M1FN_X2;
+  if (t->lanes != 1) return -1;
+  switch (t->code << 16 | t->bits) {
+  case 6 << 16 | 8: return NVF_BOOL;
+  case 0 << 16 | 32: return NVF_INT32;
+  case 0 << 16 | 64: return NVF_INT;
+  case 1 << 16 | 64: return NVF_UINT64;
+  case 2 << 16 | 16: return NVF_HALF;
+  case 4 << 16 | 16: return NVF_BFLOAT16;
+  case 2 << 16 | 32: return NVF_FLOAT;
+  case 2 << 16 | 64: return NVF_DOUBLE;
+  case 10 << 16 | 8: return NVF_FLOAT8_E4M3FN;
+  case 12 << 16 | 8: return NVF_FLOAT8_E5M2;
+  case 14 << 16 | 8: return NVF_FLOAT8_E8M0FNU;
+  case 5 << 16 | 64: return NVF_COMPLEX_FLOAT;
+  case 5 << 16 | 128: return NVF_COMPLEX_DOUBLE;
+  }
+  return -1;
+}
+
+struct extents {
+  struct extents *next;
+  int64_t values[];
+};
+
+static int64_t *extents(Inputs *in, Py_ssize_t n) {
+  if (in->used + n <= (Py_ssize_t)(sizeof in->extents / sizeof *in->extents)) {
+    in->used += n;
+    return in->extents + in->used - n;
+  }
+  struct extents *more = PyMem_Malloc(sizeof *more + (size_t)n * sizeof *more->values);
+  if (!more) return (int64_t *)PyErr_NoMemory();
+  more->next = in->more;
+  in->more = more;
+  return more->values;
+}
+
+static int bad_dtype(PyObject *tensor, Py_ssize_t position) {
+  PyObject *dtype = PyObject_GetAttrString(tensor, "dtype");
+  if (dtype)
+    PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError,
+                 "execute(): input %zd has dtype %S, which fusions do not have; convert it, for example with x.to(torch.int32)", position,
+                 dtype);
+  Py_XDECREF(dtype);
+  return -1;
+}
+
+static int too_many(Py_ssize_t position, Py_ssize_t rank) {
+  PyErr_Format(invalid_argument ? invalid_argument : PyExc_ValueError,
+               "execute(): input %zd has %zd dimensions; at most 32 are supported", position, rank);
+  return -1;
+}
+
+/* 1, 0 if torch cannot show the memory of the tensor, or -1 with an exception. */
+static int read_by_exchange(Inputs *in, PyObject *tensor, Py_ssize_t position, nvf_input *out) {
+  DLTensor t;
+  if (exchange->read(tensor, &t)) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return -1;
+    PyErr_Clear();
+    return 0;
+  }
+  int dtype = dtype_of_dlpack(&t);
+  if (dtype < 0) return bad_dtype(tensor, position);
+  if (t.rank > 32) return too_many(position, t.rank);
+  int64_t *copy = extents(in, 2 * (Py_ssize_t)t.rank);
+  if (!copy) return -1;
+  if (t.rank > 0) {
+    memcpy(copy, t.sizes, (size_t)t.rank * sizeof *copy);
+    memcpy(copy + t.rank, t.strides, (size_t)t.rank * sizeof *copy);
+  }
+  out->dtype = dtype;
+  out->device_type = t.device_type == 3 ? NVF_CPU : t.device_type; /* 3: pinned host memory */
+  out->device_index = t.device_index;
+  out->rank = t.rank;
+  out->sizes = copy;
+  out->strides = copy + t.rank;
+  out->data = t.data ? (char *)t.data + t.byte_offset : NULL;
+  return 1;
+}
+
+static int read_ints(PyObject *sequence, int64_t *out, Py_ssize_t n) {
+  PyObject *items = sequence ? PySequence_Tuple(sequence) : NULL;
+  int ok = items && PyTuple_Size(items) == n;
+  for (Py_ssize_t i = 0; ok && i < n; i++) {
+    out[i] = PyLong_AsLongLong(PyTuple_GetItem(items, i));
+    ok = !PyErr_Occurred();
+  }
+  Py_XDECREF(items);
+  return ok;
+}
+
+/* As read_by_exchange, for a torch without it. */
+static int read_by_attributes(Inputs *in, PyObject *tensor, Py_ssize_t position, nvf_input *out) {
+  PyObject *shape = PyObject_GetAttrString(tensor, "shape"), *dtype = PyObject_GetAttrString(tensor, "dtype");
+  PyObject *device = PyObject_GetAttrString(tensor, "device"), *strides = PyObject_CallMethod(tensor, "stride", NULL);
+  PyObject *type = device ? PyObject_GetAttrString(device, "type") : NULL, *index = device ? PyObject_GetAttrString(device, "index") : NULL;
+  PyObject *pointer = strides ? PyObject_CallMethod(tensor, "data_ptr", NULL) : NULL;
+  Py_ssize_t rank = shape ? PySequence_Size(shape) : -1;
+  int status = 0;
+  if (rank > 32) status = too_many(position, rank);
+  else if (pointer && type && dtype && rank >= 0) {
+    int64_t *copy = extents(in, 2 * rank);
+    out->dtype = dtype_of_torch(dtype);
+    if (!copy) status = -1;
+    else if (out->dtype < 0) status = bad_dtype(tensor, position);
+    else if (read_ints(shape, copy, rank) && read_ints(strides, copy + rank, rank)) {
+      out->device_type = PyUnicode_CompareWithASCIIString(type, "cpu") == 0 ? NVF_CPU
+                         : PyUnicode_CompareWithASCIIString(type, "cuda") == 0 ? NVF_CUDA : 0;
+      out->device_index = index && index != Py_None ? (int32_t)PyLong_AsLong(index) : 0;
+      out->rank = (int32_t)rank;
+      out->sizes = copy;
+      out->strides = copy + rank;
+      out->data = PyLong_AsVoidPtr(pointer);
+      status = 1;
+    }
+  }
+  if (status == 0 && PyErr_Occurred()) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) status = -1;
+    else PyErr_Clear();
+  }
+  PyObject *const all[] = {shape, dtype, device, strides, type, index, pointer};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) Py_XDECREF(all[i]);
+  return status;
+}
+
+static int read_tensor(Inputs *in, PyObject *tensor, Py_ssize_t position, nvf_input *out) {
+  out->kind = NVF_KIND_TENSOR;
+  return exchange ? read_by_exchange(in, tensor, position, out) : read_by_attributes(in, tensor, position, out);
+}
+
+/* Whether torch may have set the conjugate or negative bit of a tensor: it does
+ * for complex numbers, and for their imaginary parts, whose strides are even. */
+static int may_have_bits(const nvf_input *in) {
+  if (in->dtype == NVF_COMPLEX_FLOAT || in->dtype == NVF_COMPLEX_DOUBLE) return 1;
+  if (in->dtype != NVF_FLOAT && in->dtype != NVF_DOUBLE && in->dtype != NVF_HALF) return 0;
+  for (int32_t d = 0; d < in->rank; d++)
+    if (in->sizes[d] > 1 && in->strides[d] % 2 != 0) return 0;
+  return 1;
+}
+
+static int is_set(PyObject *tensor, const char *method) {
+  PyObject *answer = PyObject_CallMethod(tensor, method, NULL);
+  int truth = answer ? PyObject_IsTrue(answer) : -1;
+  Py_XDECREF(answer);
+  return truth;
+}
+
+/* Reads, in place of a tensor with one of the bits, its elements in new memory. */
+static int resolve(Inputs *in, PyObject *tensor, Py_ssize_t position, nvf_input *out) {
+  int conjugate = is_set(tensor, "is_conj"), negative = conjugate < 0 ? -1 : is_set(tensor, "is_neg");
+  if (negative < 0) return -1;
+  if (!conjugate && !negative) return 1;
+  PyObject *first = PyObject_CallMethod(tensor, "resolve_conj", NULL);
+  PyObject *plain = first ? PyObject_CallMethod(first, "resolve_neg", NULL) : NULL;
+  Py_XDECREF(first);
+  PyObject *key = plain ? PyLong_FromSsize_t(position) : NULL;
+  if (key && !in->resolved) in->resolved = PyDict_New();
+  int status = key && in->resolved && !PyDict_SetItem(in->resolved, key, plain) ? read_tensor(in, plain, position, out) : -1;
+  Py_XDECREF(key);
+  Py_XDECREF(plain);
+  return status;
+}
+
+static int read_number(PyObject *object, Py_ssize_t position, nvf_input *out) {
+  Arguments a;
+  nvf_value value;
+  arguments_begin(&a, "execute");
+  a.noun = "input";
+  a.first = 0;
+  int status = convert(&a, object, position, &value);
+  arguments_end(&a);
+  if (status) return -1;
+  out->kind = value.kind;
+  out->integer = value.integer;
+  out->real = value.real;
+  out->imag = value.imag;
+  return 1;
+}
+
+static int read_one(Inputs *in, PyObject *object, Py_ssize_t position, nvf_input *out) {
+  PyTypeObject *type = Py_TYPE(object);
+  *out = (nvf_input){0};
+  if (type == tensor_type || type == parameter_type) {
+    int status = read_tensor(in, object, position, out);
+    return status == 1 && may_have_bits(out) ? resolve(in, object, position, out) : status;
+  }
+  if (PyBool_Check(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyComplex_CheckExact(object))
+    return read_number(object, position, out);
+  return 0;
+}
+
+int inputs_read(Inputs *in, PyObject *list) {
+  in->resolved = NULL;
+  in->used = 0;
+  in->more = NULL;
+  in->inputs = in->few_inputs;
+  in->count = 0;
+  in->objects = PySequence_Tuple(list);
+  if (!in->objects) return -1;
+  Py_ssize_t n = PyTuple_Size(in->objects);
+  if (n > (Py_ssize_t)(sizeof in->few_inputs / sizeof *in->few_inputs)) {
+    in->inputs = n <= INT32_MAX ? PyMem_Malloc((size_t)n * sizeof *in->inputs) : NULL;
+    if (!in->inputs) return PyErr_NoMemory(), -1;
+  }
+  in->count = (int32_t)n;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    int status = read_one(in, PyTuple_GetItem(in->objects, i), i, &in->inputs[i]);
+    if (status != 1) return status;
+  }
+  return 1;
+}
+
+void inputs_end(Inputs *in) {
+  while (in->more) {
+    struct extents *more = in->more;
+    in->more = more->next;
+    PyMem_Free(more);
+  }
+  if (in->inputs != in->few_inputs) PyMem_Free(in->inputs);
+  Py_XDECREF(in->resolved);
+  Py_XDECREF(in->objects);
+}
+
+void inputs_refuse(PyObject *list) {
+  Inputs in;
+  PyObject *items = PySequence_Tuple(list);
+  inputs_read(&in, items);
+  Py_ssize_t at = 0, n = items ? PyTuple_Size(items) : 0;
+  PyErr_Clear();
+  for (nvf_input unused; at < n; at++) {
+    int status = read_one(&in, PyTuple_GetItem(items, at), at, &unused);
+    if (status != 1) break;
+  }
+  inputs_end(&in);
+  if (at < n && !PyErr_Occurred())
+    PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError,
+                 "execute(): input %zd (%R) is not a plain torch.Tensor whose memory can be read, nor a bool, an int, a float or a complex",
+                 at, (PyObject *)Py_TYPE(PyTuple_GetItem(items, at)));
+  Py_XDECREF(items);
+}
+
+/* ---- Making ---- */
+
+static PyObject *keywords_of(int32_t dtype) {
+  PyObject *known = dtype >= 0 && dtype < MAX_DTYPES ? allocation_keywords[dtype] : NULL;
+  if (known) return known;
+  PyObject *torch = torch_dtype(dtype);
+  if (!torch) return NULL;
+  return allocation_keywords[dtype] = Py_BuildValue("{s:O,s:O}", "dtype", torch, "device", cpu_device);
+}
+
+static PyObject *tuple_of(const int64_t *values, int32_t n) {
+  PyObject *tuple = PyTuple_New(n);
+  for (int32_t i = 0; tuple && i < n; i++) {
+    PyObject *item = PyLong_FromLongLong(values[i]);
+    if (!item || PyTuple_SetItem(tuple, i, item)) Py_CLEAR(tuple);
+  }
+  return tuple;
+}
+
+static int is_empty(const nvf_output *output) {
+  for (int32_t d = 0; d < output->rank; d++)
+    if (output->sizes[d] == 0) return 1;
+  return 0;
+}
+
+/* Whether the memory of a tensor that torch has just made can be read. */
+static int memory_of(PyObject *tensor, void **memory) {
+  *memory = NULL;
+  if (Py_TYPE(tensor) != tensor_type) return 0;
+  if (exchange) {
+    DLTensor t;
+    if (exchange->read(tensor, &t)) return 0;
+    *memory = t.data;
+    return 1;
+  }
+  PyObject *pointer = PyObject_CallMethod(tensor, "data_ptr", NULL);
+  if (pointer) *memory = PyLong_AsVoidPtr(pointer);
+  Py_XDECREF(pointer);
+  return !PyErr_Occurred();
+}
+
+PyObject *new_tensor(const nvf_output *output, void **memory) {
+  PyObject *keywords = keywords_of(output->dtype);
+  PyObject *sizes = keywords ? tuple_of(output->sizes, output->rank) : NULL;
+  PyObject *strides = sizes ? tuple_of(output->strides, output->rank) : NULL;
+  PyObject *args = strides ? PyTuple_Pack(2, sizes, strides) : NULL;
+  PyObject *tensor = args ? PyObject_Call(empty_strided, args, keywords) : NULL;
+  Py_XDECREF(args);
+  Py_XDECREF(strides);
+  Py_XDECREF(sizes);
+  if (!tensor) return NULL;
+  int read = memory_of(tensor, memory);
+  if (read && (*memory || is_empty(output))) return tensor;
+  if (!PyErr_Occurred())
+    PyErr_Format(fusion_error ? fusion_error : PyExc_RuntimeError,
+                 "execute(): torch.empty_strided gave %R without memory; fusions do not run under FakeTensorMode or another mode that replaces tensors",
+                 (PyObject *)Py_TYPE(tensor));
+  Py_DECREF(tensor);
+  return NULL;
+}
+
+int mark_written(PyObject *tensor) {
+  if (!increment_version) return 0;
+  PyObject *none = PyObject_CallFunctionObjArgs(increment_version, tensor, NULL);
+  if (!none && PyErr_ExceptionMatches(PyExc_RuntimeError)) PyErr_Clear(); /* inference tensors count no versions */
+  Py_XDECREF(none);
+  return PyErr_Occurred() ? -1 : 0;
+}
