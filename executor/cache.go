@@ -1,0 +1,63 @@
+package executor
+
+import (
+	"container/list"
+	"sync"
+
+	"nvfuser_go/core"
+)
+
+// A Cache keeps the executors of the definitions used last. It may be used by
+// many goroutines.
+type Cache struct {
+	lock   sync.Mutex
+	limit  int
+	byText map[string]*list.Element // of *Executor
+	recent *list.List               // used last first
+	stats  Stats
+}
+
+// Stats counts what a cache was asked for.
+type Stats struct {
+	Hits, Misses, Evictions int
+	Executors               int // held now
+}
+
+// NewCache returns a cache of at most maxExecutors executors, at least 1.
+func NewCache(maxExecutors int) *Cache {
+	return &Cache{limit: max(maxExecutors, 1), byText: map[string]*list.Element{}, recent: list.New()}
+}
+
+// Executor returns the executor of f, which is frozen. Definitions with the same
+// canonical text share one.
+func (c *Cache) Executor(f *core.Fusion) (*Executor, error) {
+	if !f.Frozen() {
+		return nil, core.InvalidArgumentf("execute(): the definition is not complete")
+	}
+	text := f.String()
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if e, ok := c.byText[text]; ok {
+		c.stats.Hits++
+		c.recent.MoveToFront(e)
+		return e.Value.(*Executor), nil
+	}
+	c.stats.Misses++
+	x := newExecutor(f, text)
+	c.byText[text] = c.recent.PushFront(x)
+	if c.recent.Len() > c.limit {
+		last := c.recent.Back()
+		delete(c.byText, c.recent.Remove(last).(*Executor).text)
+		c.stats.Evictions++
+	}
+	return x, nil
+}
+
+// Stats returns the counts so far.
+func (c *Cache) Stats() Stats {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	s := c.stats
+	s.Executors = c.recent.Len()
+	return s
+}

@@ -1,0 +1,38 @@
+// Package executor runs fusions: it caches an executor per definition and a plan
+// per kind of inputs, and runs plans.
+//
+// # Data flow
+//
+//	Fusion -> Cache.Executor -> Executor.Plan(inputs) -> the caller allocates -> Plan.Run
+//
+// [Cache] maps the canonical text of a frozen fusion to its [Executor]. An
+// Executor maps what a run may not change (dtypes, sizes, strides, devices, and
+// the values of those scalars that sizes depend on) to a [Plan]: a list of
+// steps and the descriptions of the outputs. The caller allocates the outputs
+// that have memory of their own and calls [Plan.Run]. On a CPU a plan has one
+// step, a program of package executor/cpu.
+//
+// # Invariants
+//
+//   - Inputs are checked before anything is planned; what a plan takes for
+//     granted is in its key, so that Run need not check again.
+//   - A plan never changes once it is returned, and any number of goroutines may
+//     run it. However many ask for a plan at once, it is built once.
+//   - Outputs do not depend on the number of processors, the schedule of
+//     goroutines or what ran before.
+//   - No panic leaves the package: it becomes a [Bug] that carries a reproducer.
+//   - Aliased outputs are written when nothing reads the old value any more,
+//     whatever memory the inputs share.
+//
+// # Output memory
+//
+// An output is dense. Its dimensions lie in memory in the order that its
+// definition fixes (stride_order). Otherwise the result of an elementwise
+// operation has the order of its first tensor operand that is not broadcast
+// along a dimension of the result, and so back to the inputs, whose definition
+// gives theirs; the result of any other operation is row-major. The stride of
+// an expanded broadcast is 0: the caller allocates one element along it.
+//
+// The package does not know about Python or C, allocates no outputs, and does
+// not keep inputs beyond a call.
+package executor

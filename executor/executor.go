@@ -1,0 +1,215 @@
+package executor
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/singleflight"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
+)
+
+// maxPlans bounds the plans of an executor. A program of dynamic shapes that
+// cycles through more plans anew each time.
+const maxPlans = 256
+
+// An Executor plans and runs one definition. It may be used by many goroutines.
+type Executor struct {
+	f    *core.Fusion
+	text string
+	key  []bool // by input: a scalar whose value a plan depends on
+
+	lock     sync.RWMutex
+	plans    map[string]*entry
+	clock    atomic.Int64 // counts uses of plans
+	building singleflight.Group
+	built    atomic.Int64
+}
+
+type entry struct {
+	plan *Plan
+	used atomic.Int64 // by the executor's clock
+}
+
+func newExecutor(f *core.Fusion, text string) *Executor {
+	return &Executor{f: f, text: text, key: structuralScalars(f), plans: map[string]*entry{}}
+}
+
+// Fusion returns the definition.
+func (e *Executor) Fusion() *core.Fusion { return e.f }
+
+// Text returns the canonical text of the definition.
+func (e *Executor) Text() string { return e.text }
+
+// Plans returns the number of plans held now and of those built so far.
+func (e *Executor) Plans() (held, built int) {
+	e.lock.RLock()
+	defer e.lock.RUnlock()
+	return len(e.plans), int(e.built.Load())
+}
+
+// structuralScalars marks the input scalars that sizes, requirements, or
+// arguments other than values of elements depend on.
+func structuralScalars(f *core.Fusion) []bool {
+	t := f.Scalars()
+	marked := make([]bool, t.Len())
+	mark := func(s scalar.ID) {
+		if s != scalar.None {
+			marked[s] = true
+		}
+	}
+	for _, id := range f.Order() {
+		e := f.Expr(id)
+		for _, r := range e.Requires {
+			mark(r.Cond)
+		}
+		for _, v := range e.Out {
+			for _, s := range f.Shape(v) {
+				mark(s)
+			}
+		}
+		switch e.Op.Class {
+		case core.Elementwise, core.Factory, core.Random, core.Scan:
+			continue // their scalars are values of elements, or sizes marked above
+		}
+		for _, a := range e.Args {
+			if a.Kind == core.ScalarArg {
+				mark(a.Scalar)
+			}
+			for _, s := range a.Scalars {
+				mark(s)
+			}
+		}
+	}
+	for id := t.Len() - 1; id >= 0; id-- { // operands have smaller ids
+		if marked[id] {
+			for _, a := range t.Args(scalar.ID(id)) {
+				marked[a] = true
+			}
+		}
+	}
+	structural := map[core.ValID]bool{}
+	for id, m := range marked {
+		if m && t.Op(scalar.ID(id)) == scalar.Symbol {
+			if tag := t.Tag(scalar.ID(id)); tag.Dim < 0 {
+				structural[core.ValID(tag.Val)] = true
+			}
+		}
+	}
+	key := make([]bool, len(f.Inputs()))
+	for i, v := range f.Inputs() {
+		key[i] = structural[v]
+	}
+	return key
+}
+
+// keys recycles the buffers that keys are made in.
+var keys = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
+
+// Plan returns the plan for inputs, and builds it if there is none.
+//
+// Errors: InvalidArgument and InvalidType if the inputs are not what the
+// definition says; Unsupported; [Bug].
+func (e *Executor) Plan(inputs []Input) (*Plan, error) {
+	buffer := keys.Get().(*[]byte)
+	defer keys.Put(buffer)
+	key := e.appendKey((*buffer)[:0], inputs)
+	*buffer = key
+	e.lock.RLock()
+	x := e.plans[string(key)]
+	e.lock.RUnlock()
+	if x != nil {
+		x.used.Store(e.clock.Add(1))
+		return x.plan, nil
+	}
+	return e.build(string(key), inputs)
+}
+
+// appendKey appends what a plan for inputs depends on.
+func (e *Executor) appendKey(key []byte, inputs []Input) []byte {
+	for i := range inputs {
+		x := &inputs[i]
+		if !x.Tensor {
+			key = append(key, 's', byte(x.Scalar.Type))
+			if i < len(e.key) && e.key[i] {
+				key = binary.AppendVarint(key, x.Scalar.I)
+				key = binary.LittleEndian.AppendUint64(key, math.Float64bits(x.Scalar.Re))
+				key = binary.LittleEndian.AppendUint64(key, math.Float64bits(x.Scalar.Im))
+			}
+			continue
+		}
+		key = append(key, 't', byte(x.DType), byte(x.Device.Type), byte(x.Device.Index), x.alignment())
+		key = binary.AppendUvarint(key, uint64(len(x.Sizes)))
+		for _, n := range x.Sizes {
+			key = binary.AppendVarint(key, n)
+		}
+		key = binary.AppendUvarint(key, uint64(len(x.Strides)))
+		for _, n := range x.Strides {
+			key = binary.AppendVarint(key, n)
+		}
+	}
+	return key
+}
+
+// alignment is the class of the address of x's data: 0 for no memory, else 1
+// and more. Only device memory is read in vectors whose width depends on it: the
+// logarithm of the alignment, up to that of 16 bytes.
+func (x *Input) alignment() byte {
+	switch {
+	case x.Data == nil:
+		return 0
+	case x.Device.Type == CPU:
+		return 1
+	}
+	return 1 + byte(min(bits.TrailingZeros64(uint64(uintptr(x.Data))), 4))
+}
+
+// build builds the plan for inputs once, however many goroutines ask for it.
+func (e *Executor) build(key string, inputs []Input) (*Plan, error) {
+	p, err, _ := e.building.Do(key, func() (any, error) {
+		e.lock.RLock()
+		x := e.plans[key]
+		e.lock.RUnlock()
+		if x != nil { // built since the caller looked
+			return x.plan, nil
+		}
+		e.built.Add(1)
+		var p *Plan
+		err := e.guard(inputs, func() (err error) {
+			p, err = e.newPlan(inputs)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		e.keep(key, p)
+		return p, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p.(*Plan), nil
+}
+
+// keep adds a plan, and drops the one used longest ago if there are too many.
+func (e *Executor) keep(key string, p *Plan) {
+	x := &entry{plan: p}
+	x.used.Store(e.clock.Add(1))
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	e.plans[key] = x
+	if len(e.plans) <= maxPlans {
+		return
+	}
+	oldest, at := "", int64(math.MaxInt64)
+	for k, x := range e.plans {
+		if used := x.used.Load(); used < at {
+			oldest, at = k, used
+		}
+	}
+	delete(e.plans, oldest)
+}

@@ -1,0 +1,172 @@
+package executor
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// A DeviceType is a kind of memory.
+type DeviceType uint8
+
+const (
+	CPU DeviceType = iota
+	CUDA
+)
+
+// A Device is where a tensor lies.
+type Device struct {
+	Type  DeviceType
+	Index int // of a CUDA device
+}
+
+// String returns the name of d in Python, such as "cuda:0".
+func (d Device) String() string {
+	if d.Type == CPU {
+		return "cpu"
+	}
+	return fmt.Sprintf("cuda:%d", d.Index)
+}
+
+// An Input is what a run reads for one input of the fusion.
+type Input struct {
+	Tensor         bool
+	DType          dtype.Type
+	Device         Device
+	Data           unsafe.Pointer // of the element of index 0
+	Sizes, Strides []int64        // strides in elements
+	Scalar         scalar.Value   // of a scalar
+}
+
+// check holds the inputs against the definition, and returns the sizes and
+// scalars of f for them.
+//
+// Errors: InvalidArgument or InvalidType that names the input by position and
+// name, and the rule.
+func check(f *core.Fusion, inputs []Input) (*core.Binding, error) {
+	values := make([]core.InputValue, len(inputs))
+	for i := range inputs {
+		x := &inputs[i]
+		values[i] = core.InputValue{Tensor: x.Tensor, DType: x.DType, Sizes: slices.Clone(x.Sizes), Scalar: x.Scalar}
+	}
+	b, err := f.Bind(values)
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range f.Inputs() {
+		if inputs[i].Tensor {
+			if err := checkMemory(f, i, v, &inputs[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, o := range f.Outputs() {
+		if o.Alias == core.NoVal {
+			continue
+		}
+		i := slices.Index(f.Inputs(), o.Alias)
+		if x := &inputs[i]; overlapsItself(x.Sizes, x.Strides) {
+			return nil, core.InvalidArgumentf("execute(): input %d (%s) receives an output, and several of its elements share memory: sizes %v, strides %v", i, f.Name(o.Alias), x.Sizes, x.Strides)
+		}
+	}
+	return b, checkDevices(f, inputs)
+}
+
+// checkMemory holds the strides and data of input i against what f says of v.
+func checkMemory(f *core.Fusion, i int, v core.ValID, x *Input) error {
+	name := f.Name(v)
+	if len(x.Strides) != len(x.Sizes) {
+		return core.InvalidArgumentf("execute(): input %d (%s) has %d sizes but %d strides", i, name, len(x.Sizes), len(x.Strides))
+	}
+	for d, s := range x.Strides {
+		if s < 0 {
+			return core.InvalidArgumentf("execute(): input %d (%s) has stride %d in dimension %d; a stride is not negative", i, name, s, d)
+		}
+	}
+	if core.NumElements(x.Sizes) == 0 {
+		return nil
+	}
+	if x.Data == nil {
+		return core.InvalidArgumentf("execute(): input %d (%s) has %d elements but no memory", i, name, core.NumElements(x.Sizes))
+	}
+	return checkContiguity(f, i, v, x)
+}
+
+// checkContiguity checks what the definition promises of strides: an axis that
+// is contiguous has the stride of a dense layout over the axes inside it, and an
+// expanded one has stride 0. Axes of size 1 have no stride to speak of.
+func checkContiguity(f *core.Fusion, i int, v core.ValID, x *Input) error {
+	d := &f.Val(v).Domain
+	axes := d.Allocation()
+	dense := int64(1)
+	for k := len(axes) - 1; k >= 0; k-- {
+		dim := slices.Index(d.Logical, axes[k])
+		size, stride := x.Sizes[dim], x.Strides[dim]
+		if size == 1 {
+			continue
+		}
+		switch d.Contig[k] {
+		case core.NotApplicable:
+			if stride != 0 {
+				return core.InvalidArgumentf("execute(): input %d (%s) has size %d and stride %d in dimension %d, but the definition says that it is expanded (contiguity None), which needs stride 0; sizes %v, strides %v", i, f.Name(v), size, stride, dim, x.Sizes, x.Strides)
+			}
+			continue
+		case core.Yes:
+			if stride != dense {
+				return core.InvalidArgumentf("execute(): input %d (%s) has stride %d in dimension %d, but the definition says that it is contiguous, which needs stride %d; sizes %v, strides %v", i, f.Name(v), stride, dim, dense, x.Sizes, x.Strides)
+			}
+		}
+		dense = stride * size
+	}
+	return nil
+}
+
+// overlapsItself reports whether two elements of a tensor may share memory:
+// whether, from the smallest stride up, a step is less than the extent of what
+// it steps over.
+func overlapsItself(sizes, strides []int64) bool {
+	if core.NumElements(sizes) == 0 {
+		return false
+	}
+	var dims []int
+	for d, n := range sizes {
+		if n != 1 {
+			dims = append(dims, d)
+		}
+	}
+	slices.SortFunc(dims, func(a, b int) int { return int(min(max(strides[a]-strides[b], -1), 1)) })
+	extent := int64(1)
+	for _, d := range dims {
+		if strides[d] < extent {
+			return true
+		}
+		extent += strides[d] * (sizes[d] - 1)
+	}
+	return false
+}
+
+// checkDevices requires all tensors to be on one device.
+func checkDevices(f *core.Fusion, inputs []Input) error {
+	first := -1
+	for i := range inputs {
+		if !inputs[i].Tensor {
+			continue
+		}
+		if first < 0 {
+			first = i
+		}
+		if a, b := inputs[first].Device, inputs[i].Device; a != b {
+			return core.InvalidArgumentf("execute(): input %d (%s) is on %v and input %d (%s) is on %v; all tensors must be on one device",
+				first, f.Name(f.Inputs()[first]), a, i, f.Name(f.Inputs()[i]), b)
+		}
+	}
+	if first >= 0 && inputs[first].Device.Type != CPU {
+		return &core.Unsupported{What: "execute(): this build runs on the CPU only", Refusals: []core.Refusal{{By: "executor", Rule: "device",
+			Tensor: f.Name(f.Inputs()[first]), Sentence: fmt.Sprintf("input %d (%s) is on %v", first, f.Name(f.Inputs()[first]), inputs[first].Device)}}}
+	}
+	return nil
+}

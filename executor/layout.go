@@ -1,0 +1,131 @@
+package executor
+
+import (
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/executor/cpu"
+)
+
+// An OutputDescription is what the caller needs to know of an output.
+type OutputDescription struct {
+	DType          dtype.Type
+	Sizes, Strides []int64 // strides in elements; 0 along expanded dimensions
+	Alias          int     // the input in whose memory it is written, or -1
+	Hidden         bool    // not returned to the user
+	SameAs         int     // an earlier output that is the same tensor, or -1; then it has no memory of its own
+}
+
+// describeOutputs returns the descriptions of the outputs of f.
+func describeOutputs(f *core.Fusion, b *core.Binding, inputs []Input) ([]OutputDescription, error) {
+	orders := memoryOrders(f)
+	all := make([]OutputDescription, len(f.Outputs()))
+	first := map[core.ValID]int{} // returned
+	for k, o := range f.Outputs() {
+		sizes, err := b.Shape(o.Val)
+		if err != nil {
+			return nil, err
+		}
+		d := OutputDescription{DType: f.Val(o.Val).DType, Sizes: slices.Clone(sizes), Alias: -1, SameAs: -1}
+		if o.Alias != core.NoVal {
+			d.Alias, d.Hidden = slices.Index(f.Inputs(), o.Alias), true
+			d.Strides = slices.Clone(inputs[d.Alias].Strides)
+		} else {
+			d.Strides = denseStrides(f, o.Val, sizes, orders[o.Val])
+			if j, ok := first[o.Val]; ok {
+				d.SameAs = j
+			} else {
+				first[o.Val] = k
+			}
+		}
+		all[k] = d
+	}
+	return all, nil
+}
+
+// memoryOrders returns, by tensor, its dimensions from the outermost in memory
+// to the innermost; nil is row-major.
+func memoryOrders(f *core.Fusion) map[core.ValID][]int {
+	orders := map[core.ValID][]int{}
+	for _, v := range f.Inputs() {
+		if f.Val(v).Tensor {
+			orders[v] = declaredOrder(f, v)
+		}
+	}
+	for _, id := range f.Order() {
+		e := f.Expr(id)
+		for _, v := range e.Out {
+			if o := declaredOrder(f, v); o != nil {
+				orders[v] = o
+			} else if e.Op.Class == core.Elementwise {
+				if u := leading(f, e); u != core.NoVal {
+					orders[v] = orders[u]
+				}
+			}
+		}
+	}
+	return orders
+}
+
+// declaredOrder returns the order that the allocation domain of v fixes, or nil.
+func declaredOrder(f *core.Fusion, v core.ValID) []int {
+	alloc := f.Val(v).Domain.Alloc
+	if alloc == nil {
+		return nil
+	}
+	var order []int
+	axes := f.Axes(v)
+	for _, a := range alloc {
+		if d := slices.Index(axes, a); d >= 0 {
+			order = append(order, d)
+		}
+	}
+	return order
+}
+
+// leading returns the first tensor operand of e that has an element for each of
+// the result, or NoVal.
+func leading(f *core.Fusion, e *core.Expr) core.ValID {
+	result := f.Axes(e.Out[0])
+	for _, a := range e.Args {
+		if a.Kind != core.TensorArg {
+			continue
+		}
+		whole := true
+		for d, axis := range f.Axes(a.Tensor) {
+			whole = whole && (f.Axis(axis).Kind != core.Broadcast || f.Axis(result[d]).Kind == core.Broadcast)
+		}
+		if whole {
+			return a.Tensor
+		}
+	}
+	return core.NoVal
+}
+
+// denseStrides returns the strides of a dense tensor of the sizes of v.
+func denseStrides(f *core.Fusion, v core.ValID, sizes []int64, order []int) []int64 {
+	strides := make([]int64, len(sizes))
+	step := int64(1)
+	for k := len(sizes) - 1; k >= 0; k-- {
+		d := k
+		if order != nil {
+			d = order[k]
+		}
+		if f.Axis(f.Axes(v)[d]).Kind == core.Broadcast && sizes[d] != 1 {
+			continue // expanded
+		}
+		strides[d] = step
+		step *= max(sizes[d], 1)
+	}
+	return strides
+}
+
+// layouts are the outputs as package cpu takes them.
+func layouts(outputs []OutputDescription) []cpu.Layout {
+	all := make([]cpu.Layout, len(outputs))
+	for i, o := range outputs {
+		all[i] = cpu.Layout{DType: o.DType, Sizes: o.Sizes, Strides: o.Strides}
+	}
+	return all
+}

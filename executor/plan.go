@@ -1,0 +1,146 @@
+package executor
+
+import (
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/executor/cpu"
+)
+
+// A Plan computes the outputs of a fusion for one kind of inputs. It is
+// immutable.
+type Plan struct {
+	Steps       []Step
+	Outputs     []OutputDescription
+	NeedsRandom bool // an operation reads the random state of the run
+
+	e *Executor
+}
+
+// A Step is a part of a plan.
+type Step interface {
+	run(c *Call) error
+}
+
+// A Call is one run of a plan.
+type Call struct {
+	Inputs  []Input
+	Outputs []unsafe.Pointer
+	Random  core.RandomState
+	Stop    *atomic.Bool
+}
+
+func (e *Executor) newPlan(inputs []Input) (*Plan, error) {
+	b, err := check(e.f, inputs)
+	if err != nil {
+		return nil, err
+	}
+	outputs, err := describeOutputs(e.f, b, inputs)
+	if err != nil {
+		return nil, err
+	}
+	s := &cpuStep{f: e.f, b: b, key: e.key, outputs: outputs}
+	for _, x := range inputs {
+		s.inputs = append(s.inputs, cpu.Layout{DType: x.DType, Sizes: append([]int64(nil), x.Sizes...), Strides: append([]int64(nil), x.Strides...)})
+	}
+	if s.program, err = s.build(true); err != nil {
+		return nil, err
+	}
+	return &Plan{Steps: []Step{s}, Outputs: outputs, NeedsRandom: s.program.NeedsRandom, e: e}, nil
+}
+
+// Run computes the outputs. inputs are of the kind that the plan was made for;
+// outputs[k] is the memory of output k, of the sizes and strides of its
+// description, and is not read for outputs that have none of their own. Outputs
+// share no memory with each other or with inputs. stop, if not nil, is polled.
+//
+// Errors: cpu.ErrInterrupted, after which the outputs are undefined;
+// InvalidArgument if a scalar has no value, such as a division by zero; [Bug].
+func (p *Plan) Run(inputs []Input, outputs []unsafe.Pointer, random core.RandomState, stop *atomic.Bool) error {
+	c := Call{inputs, outputs, random, stop}
+	return p.e.guard(inputs, func() error {
+		for _, s := range p.Steps {
+			if err := s.run(&c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// A cpuStep computes the whole fusion on the CPU.
+type cpuStep struct {
+	f       *core.Fusion
+	b       *core.Binding
+	key     []bool
+	inputs  []cpu.Layout
+	outputs []OutputDescription
+	program *cpu.Program
+
+	once    sync.Once
+	careful *cpu.Program // for inputs that share memory with one that is written
+	err     error
+}
+
+func (s *cpuStep) build(apart bool) (*cpu.Program, error) {
+	return cpu.Build(s.f, s.b, s.inputs, layouts(s.outputs), cpu.Options{
+		Fixed: func(i int) bool { return s.key[i] }, Apart: apart})
+}
+
+func (s *cpuStep) run(c *Call) error {
+	p := s.program
+	if s.sharesMemory(c.Inputs) {
+		s.once.Do(func() { s.careful, s.err = s.build(false) })
+		if s.err != nil {
+			return s.err
+		}
+		p = s.careful
+	}
+	a := cpu.Arguments{Inputs: make([]unsafe.Pointer, len(c.Inputs)), Scalars: make([]scalar.Value, len(c.Inputs)),
+		Outputs: c.Outputs, Random: c.Random, Stop: c.Stop}
+	for i := range c.Inputs {
+		x := &c.Inputs[i]
+		if x.Tensor {
+			a.Inputs[i] = x.Data
+		} else {
+			a.Scalars[i] = core.ConvertScalar(s.f.Val(s.f.Inputs()[i]).DType, x.Scalar)
+		}
+	}
+	return p.Run(a)
+}
+
+// sharesMemory reports whether an input that receives an output overlaps
+// another input.
+func (s *cpuStep) sharesMemory(inputs []Input) bool {
+	for _, o := range s.outputs {
+		if o.Alias < 0 {
+			continue
+		}
+		from, to := inputs[o.Alias].extent()
+		for i := range inputs {
+			if i == o.Alias || !inputs[i].Tensor {
+				continue
+			}
+			if a, b := inputs[i].extent(); a < to && from < b {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// extent returns the addresses that x's elements lie between.
+func (x *Input) extent() (from, to uintptr) {
+	from = uintptr(x.Data)
+	if core.NumElements(x.Sizes) == 0 {
+		return from, from
+	}
+	last := int64(0)
+	for d, n := range x.Sizes {
+		last += (n - 1) * x.Strides[d]
+	}
+	return from, from + uintptr((last+1)*int64(x.DType.Size()))
+}
