@@ -132,6 +132,24 @@ func (b *binding) run(given []Given, keywords []Keyword) error {
 	return nil
 }
 
+// withDefaults returns args followed by what binding gives for the parameters
+// that are left out.
+func (f *Fusion) withDefaults(op *OpInfo, args []Arg) ([]Arg, error) {
+	params := op.Params()
+	b := binding{f: f, op: op, params: params, args: args}
+	for i := len(args); i < len(params); i++ {
+		a := Arg{}
+		if g := params[i].Default; g.Kind != GivenNone {
+			var err error
+			if a, err = b.normalise(&params[i], g); err != nil {
+				return nil, err
+			}
+		}
+		b.args = append(b.args, a)
+	}
+	return b.args, nil
+}
+
 func (b *binding) names() string {
 	names := make([]string, len(b.params))
 	for i, p := range b.params {

@@ -323,8 +323,9 @@ func (f *Fusion) Apply(op *OpInfo, args ...Arg) ([]ValID, error) {
 	if err := f.checkBuilding(); err != nil {
 		return nil, err
 	}
-	for len(args) < len(op.Params()) {
-		args = append(args, Arg{})
+	args, err := f.withDefaults(op, args)
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case op.Expand != nil:
