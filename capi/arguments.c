@@ -167,8 +167,15 @@ static int derives_from(PyObject *object, const char *module, const char *name) 
   return found;
 }
 
+static int is_plain_other(PyObject *object) {
+  return PyUnicode_Check(object) || PyBytes_Check(object) || object == Py_None || PyList_Check(object) || PyTuple_Check(object) ||
+         PyDict_Check(object);
+}
+
+int is_never_operand(PyObject *object) { return is_plain_other(object) || foreign_advice(object) != NULL; }
+
 const char *foreign_advice(PyObject *object) {
-  if (PyUnicode_Check(object) || object == Py_None || PyList_Check(object) || PyTuple_Check(object)) return NULL;
+  if (is_plain_other(object)) return NULL;
   if (derives_from(object, "torch", "Tensor"))
     return "a torch.Tensor: define it as an input with fd.from_pytorch(tensor), and pass the tensor to fd.execute";
   if (derives_from(object, "numpy", "ndarray"))

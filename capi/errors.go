@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"nvfuser_go/core"
+	"nvfuser_go/executor"
 )
 
 // A plainError is a FusionError that is neither of the kinds of package core.
@@ -38,6 +39,9 @@ func report(e *C.nvf_error, err error) C.int {
 		unsupported *core.Unsupported
 		internal    internalError
 	)
+	if bug := (*executor.Bug)(nil); errors.As(err, &bug) {
+		err = bugReport(fmt.Sprint(bug.What), bug.Reproducer, bug.Stack)
+	}
 	status := C.int(C.NVF_FAILED)
 	switch {
 	case errors.As(err, &argument):

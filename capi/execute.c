@@ -124,7 +124,11 @@ static int allocate_outputs(Run *run) {
   }
   run->outputs = PyList_New(n);
   for (int32_t i = 0; run->outputs && i < n; i++) {
-    PyObject *tensor = new_tensor(&run->description->outputs[i], &run->memories[i]);
+    const nvf_output *output = &run->description->outputs[i];
+    PyObject *tensor;
+    run->memories[i] = NULL;
+    if (output->same_as < 0) tensor = new_tensor(output, &run->memories[i]);
+    else if ((tensor = PyList_GetItem(run->outputs, output->same_as))) Py_INCREF(tensor);
     if (!tensor || PyList_SetItem(run->outputs, i, tensor)) return 0;
   }
   return run->outputs != NULL;

@@ -7,128 +7,152 @@ import "C"
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
+	"nvfuser_go/executor"
 )
+
+// executors holds those of the definitions used last, for the whole process.
+var executors = sync.OnceValue(func() *executor.Cache { return executor.NewCache(maxExecutors) })
+
+// maxExecutors bounds what a process that defines new fusions all the time keeps;
+// an executor that is in use lives on without it.
+const maxExecutors = 1024
+
+// An execution is an executor that C holds.
+type execution struct{ *executor.Executor }
 
 //export nvf_executor_create
 func nvf_executor_create(h C.nvf_fusion, out *C.nvf_executor, e *C.nvf_error) C.int {
 	return on(h, e, named("executor"), func(d *definition) error {
-		x, err := newExecutor(d.fusion)
+		f := d.fusion.Clone()
+		f.Freeze()
+		x, err := executors().Executor(f)
 		if err == nil {
-			*out = C.nvf_executor(handles.put(x))
+			*out = C.nvf_executor(handles.put(&execution{x}))
 		}
 		return err
 	})
 }
 
 //export nvf_executor_destroy
-func nvf_executor_destroy(h C.nvf_executor) { take[executor](handle(h)) }
+func nvf_executor_destroy(h C.nvf_executor) { take[execution](handle(h)) }
 
 // A prepared is a plan that C holds, with its description in C memory.
 type prepared struct {
-	*plan
-	description *C.nvf_plan_description
-	memory      []unsafe.Pointer
+	*executor.Plan
+	inputs  int
+	own     []int // the outputs of the description, by position in the plan
+	block   unsafe.Pointer
+	outputs []C.nvf_output
 }
 
 //export nvf_prepare
 func nvf_prepare(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, out *C.nvf_plan, description *C.const_description, e *C.nvf_error) C.int {
-	x, err := get[executor](handle(h), "an executor")
+	x, err := get[execution](handle(h), "an executor")
 	if err != nil {
 		return report(e, err)
 	}
-	return guard(e, func() string { return "prepare\n\n" + x.fusion.String() }, func() error {
-		given := unsafe.Slice((*C.nvf_input)(unsafe.Pointer(inputs)), int(n))
-		if err := checkDevices(given, int(device)); err != nil {
-			return err
-		}
-		tensors, err := tensorsOf(given)
+	return guard(e, func() string { return "prepare\n\n" + x.Text() }, func() error {
+		tensors, err := inputsOf(inputs, n)
 		if err != nil {
 			return err
 		}
-		p, err := x.plan(tensors)
+		if err := checkDevice(tensors, int(device)); err != nil {
+			return err
+		}
+		plan, err := x.Plan(tensors)
 		if err != nil {
 			return err
 		}
-		made := &prepared{plan: p}
-		made.describe(x)
-		*description = C.const_description(made.description)
-		*out = C.nvf_plan(handles.put(made))
+		p := &prepared{Plan: plan, inputs: int(n)}
+		*description = p.describe()
+		*out = C.nvf_plan(handles.put(p))
 		return nil
 	})
 }
 
-// describe copies the outputs of a plan to C memory.
-func (p *prepared) describe(x *executor) {
-	n := len(p.outputs)
-	p.description = (*C.nvf_plan_description)(p.allocate(C.sizeof_nvf_plan_description))
-	outputs := (*C.nvf_output)(p.allocate(n * C.sizeof_nvf_output))
-	for i, o := range p.outputs {
-		unsafe.Slice(outputs, n)[i] = C.nvf_output{dtype: C.int32_t(o.dtype), device_type: C.NVF_CPU, rank: C.int32_t(len(o.sizes)),
-			sizes: p.integers(o.sizes), strides: p.integers(o.strides)}
-	}
-	written := (*C.int8_t)(p.allocate(len(x.written)))
-	for i, w := range x.written {
-		if w {
-			unsafe.Slice(written, len(x.written))[i] = 1
+// describe makes the description of a plan: one block of C memory.
+func (p *prepared) describe() C.const_description {
+	integers := 0
+	for k := range p.Outputs {
+		if !p.Outputs[k].Hidden {
+			p.own = append(p.own, k)
+			integers += 2 * len(p.Outputs[k].Sizes)
 		}
 	}
-	*p.description = C.nvf_plan_description{num_outputs: C.int32_t(n), work: C.int64_t(p.work), outputs: outputs, written: written}
-	if p.needsSeed {
-		p.description.needs_seed = 1
+	n := len(p.own)
+	size := C.sizeof_nvf_plan_description + n*C.sizeof_nvf_output + 8*integers + p.inputs
+	p.block = C.calloc(1, C.size_t(size))
+	d := (*C.nvf_plan_description)(p.block)
+	first := unsafe.Add(p.block, C.sizeof_nvf_plan_description)
+	p.outputs = unsafe.Slice((*C.nvf_output)(first), n)
+	numbers := unsafe.Slice((*int64)(unsafe.Add(first, n*C.sizeof_nvf_output)), integers)
+	written := unsafe.Slice((*int8)(unsafe.Add(first, n*C.sizeof_nvf_output+8*integers)), p.inputs)
+	place := func(values []int64) *C.int64_t {
+		copy(numbers, values)
+		at := (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(numbers)))
+		numbers = numbers[len(values):]
+		return at
 	}
-}
-
-func (p *prepared) allocate(bytes int) unsafe.Pointer {
-	memory := C.calloc(1, C.size_t(bytes+1))
-	p.memory = append(p.memory, memory)
-	return memory
-}
-
-func (p *prepared) integers(values []int64) *C.int64_t {
-	first := (*C.int64_t)(p.allocate(8 * len(values)))
-	copy(unsafe.Slice((*int64)(unsafe.Pointer(first)), len(values)), values)
-	return first
+	for i, k := range p.own {
+		o := &p.Outputs[k]
+		p.outputs[i] = C.nvf_output{dtype: C.int32_t(o.DType), device_type: C.NVF_CPU, rank: C.int32_t(len(o.Sizes)),
+			sizes: place(o.Sizes), strides: place(o.Strides), same_as: C.int32_t(slices.Index(p.own, o.SameAs))}
+	}
+	for k := range p.Outputs {
+		if a := p.Outputs[k].Alias; a >= 0 {
+			written[a] = 1
+		}
+	}
+	*d = C.nvf_plan_description{num_outputs: C.int32_t(n), work: C.int64_t(p.Work), outputs: (*C.nvf_output)(first),
+		written: (*C.int8_t)(unsafe.Pointer(unsafe.SliceData(written)))}
+	if p.NeedsRandom {
+		d.needs_seed = 1
+	}
+	return C.const_description(d)
 }
 
 //export nvf_plan_release
 func nvf_plan_release(h C.nvf_plan) {
 	if p := take[prepared](handle(h)); p != nil {
-		for _, memory := range p.memory {
-			C.free(memory)
-		}
+		C.free(p.block)
 	}
 }
 
 //export nvf_run
 func nvf_run(h C.nvf_plan, inputs C.const_inputs, n C.int32_t, outputs C.const_memories, numOutputs C.int32_t, seed C.uint64_t, e *C.nvf_error) C.int {
-	return report(e, runPlan(h, inputs, n, outputs, numOutputs, seed, nil))
+	return report(e, run(h, inputs, n, outputs, numOutputs, seed, nil))
 }
 
-func runPlan(h C.nvf_plan, inputs C.const_inputs, n C.int32_t, outputs C.const_memories, numOutputs C.int32_t, seed C.uint64_t, stop *atomic.Bool) (err error) {
+func run(h C.nvf_plan, inputs C.const_inputs, n C.int32_t, outputs C.const_memories, numOutputs C.int32_t, seed C.uint64_t, stop *atomic.Bool) (err error) {
 	p, err := get[prepared](handle(h), "a plan")
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			err = caught(r, func() string { return "run\n\n" + p.text() })
+			err = caught(r, named("run"))
 		}
 	}()
-	if int(n) != p.numInputs || int(numOutputs) != len(p.outputs) {
-		return core.InvalidArgumentf("the plan has %d inputs and %d outputs, got %d and %d", p.numInputs, len(p.outputs), int(n), int(numOutputs))
+	if int(n) != p.inputs || int(numOutputs) != len(p.own) {
+		return core.InvalidArgumentf("the plan has %d inputs and %d outputs, got %d and %d", p.inputs, len(p.own), int(n), int(numOutputs))
 	}
-	tensors, err := tensorsOf(unsafe.Slice((*C.nvf_input)(unsafe.Pointer(inputs)), int(n)))
+	tensors, err := inputsOf(inputs, n)
 	if err != nil {
 		return err
 	}
-	memories := append([]unsafe.Pointer(nil), unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(outputs)), int(numOutputs))...)
-	return p.run(tensors, memories, uint64(seed), stop)
+	memories := make([]unsafe.Pointer, len(p.Outputs))
+	for i, memory := range unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(outputs)), int(numOutputs)) {
+		memories[p.own[i]] = memory
+	}
+	return p.Run(tensors, memories, core.RandomState{Seed: uint64(seed)}, stop)
 }
 
 // A job is a run on a thread of its own.
@@ -144,7 +168,7 @@ func nvfi_start(h C.nvf_plan, inputs C.const_inputs, n C.int32_t, outputs C.cons
 	*out = C.nvfi_job(handles.put(j))
 	go func() {
 		defer close(j.done)
-		j.err = runPlan(h, inputs, n, outputs, numOutputs, seed, &j.stop)
+		j.err = run(h, inputs, n, outputs, numOutputs, seed, &j.stop)
 	}()
 	return C.NVF_OK
 }
@@ -175,94 +199,61 @@ func nvfi_stop(h C.nvfi_job) {
 	}
 }
 
-// checkDevices decides where a run takes place, from the tensors that have
-// dimensions: those without are passed by value. There is only the CPU.
-func checkDevices(inputs []C.nvf_input, device int) error {
-	onHost, onDevice := -1, -1
-	for i := range inputs {
-		in := &inputs[i]
-		if in.kind != C.NVF_KIND_TENSOR {
-			continue
-		}
-		switch {
-		case in.device_type == C.NVF_CPU:
-			if in.rank > 0 {
-				onHost = i
-			}
-		case in.device_type != C.NVF_CUDA:
-			return core.InvalidTypef("execute(): input %d is on a device of kind %d (in DLPack); fusions run on cpu and cuda devices", i, int(in.device_type))
-		case onDevice >= 0 && inputs[onDevice].device_index != in.device_index:
-			return core.InvalidArgumentf("execute(): input %d is on cuda:%d and input %d is on cuda:%d; all tensors must be on one device",
-				onDevice, int(inputs[onDevice].device_index), i, int(in.device_index))
-		default:
-			onDevice = i
-		}
+// checkDevice decides where a run takes place if no tensor does.
+func checkDevice(inputs []executor.Input, device int) error {
+	isTensor := func(x executor.Input) bool { return x.Tensor }
+	if device < 0 || slices.ContainsFunc(inputs, isTensor) {
+		return nil
 	}
-	switch {
-	case onHost >= 0 && onDevice >= 0:
-		return core.InvalidArgumentf("execute(): input %d is on cpu and input %d is on cuda:%d; all tensors with dimensions must be on one device",
-			onHost, onDevice, int(inputs[onDevice].device_index))
-	case onDevice >= 0:
-		return noGPU(fmt.Sprintf("input %d is on cuda:%d", onDevice, int(inputs[onDevice].device_index)))
-	case onHost < 0 && device >= 0:
-		return noGPU(fmt.Sprintf("device is cuda:%d", device))
-	}
-	return nil
+	return &core.Unsupported{What: "execute(): this build runs on the CPU only",
+		Refusals: []core.Refusal{{By: "executor", Rule: "device", Sentence: fmt.Sprintf("device is cuda:%d", device)}}}
 }
 
-func noGPU(found string) error {
-	return &core.Unsupported{What: "execute(): this build of nvfuser_go runs fusions on the CPU only",
-		Refusals: []core.Refusal{{By: "cuda", Rule: "build", Sentence: found + ", and this build has no GPU support"}}}
-}
-
-// tensorsOf reads inputs. Sizes and strides are copied: the caller may change
-// them once the call has returned.
-func tensorsOf(inputs []C.nvf_input) ([]input, error) {
-	out := make([]input, len(inputs))
+// inputsOf reads inputs. Their sizes and strides stay in the caller's memory,
+// which outlives the call.
+func inputsOf(first C.const_inputs, n C.int32_t) ([]executor.Input, error) {
+	if n < 0 {
+		return nil, core.InvalidArgumentf("execute(): a negative number of inputs")
+	}
+	inputs := unsafe.Slice((*C.nvf_input)(unsafe.Pointer(first)), int(n))
+	out := make([]executor.Input, len(inputs))
 	for i := range inputs {
-		in := &inputs[i]
-		if in.kind != C.NVF_KIND_TENSOR {
-			v := C.nvf_value{kind: in.kind, integer: in.integer, real: in.real, imag: in.imag}
-			given, err := (&definition{}).given(0, C.const_values(unsafe.Pointer(&v)))
-			if err == nil && given.Kind != core.GivenNumber {
-				err = core.InvalidTypef("execute(): input %d must be a tensor or a number, got %s", i, describeGiven(given))
-			}
-			if err != nil {
-				return nil, err
-			}
-			out[i].scalar = given.Num
-			continue
-		}
-		t := dtypeOf(in.dtype)
-		if !t.Valid() || t == dtype.Null {
-			return nil, core.InvalidTypef("execute(): input %d has a dtype that fusions do not have", i)
-		}
-		if in.rank < 0 || in.rank > core.MaxRank {
-			return nil, core.InvalidArgumentf("execute(): input %d has %d dimensions; at most %d are supported", i, int(in.rank), core.MaxRank)
-		}
-		n := int(in.rank)
-		out[i] = input{tensor: true, dtype: t, data: in.data,
-			sizes:   append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(in.sizes)), n)...),
-			strides: append([]int64(nil), unsafe.Slice((*int64)(unsafe.Pointer(in.strides)), n)...)}
-		if err := out[i].check(i); err != nil {
+		if err := inputOf(&out[i], &inputs[i], i); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// check refuses tensors that no run can read.
-func (in *input) check(i int) error {
-	for d, size := range in.sizes {
-		switch {
-		case size < 0:
-			return core.InvalidArgumentf("execute(): input %d has size %d in dimension %d; a size is not negative", i, size, d)
-		case in.strides[d] < 0:
-			return core.InvalidArgumentf("execute(): input %d has stride %d in dimension %d; a stride is not negative", i, in.strides[d], d)
+func inputOf(out *executor.Input, in *C.nvf_input, i int) error {
+	if in.kind != C.NVF_KIND_TENSOR {
+		v := C.nvf_value{kind: in.kind, integer: in.integer, real: in.real, imag: in.imag}
+		given, err := (*definition)(nil).given(0, C.const_values(unsafe.Pointer(&v)))
+		if err == nil && given.Kind != core.GivenNumber {
+			err = core.InvalidTypef("execute(): input %d must be a tensor or a number, got %s", i, describeGiven(given))
 		}
+		out.Scalar = given.Num
+		return err
 	}
-	if in.data == nil && core.NumElements(in.sizes) > 0 {
-		return core.InvalidArgumentf("execute(): input %d has no memory: its storage was freed, or it belongs to a transformation of torch", i)
+	t := dtypeOf(in.dtype)
+	switch {
+	case !t.Valid() || t == dtype.Null:
+		return core.InvalidTypef("execute(): input %d has the dtype number %d, which no dtype has", i, int(in.dtype))
+	case in.rank < 0 || in.rank > core.MaxRank:
+		return core.InvalidArgumentf("execute(): input %d has %d dimensions; at most %d are supported", i, int(in.rank), core.MaxRank)
+	case in.device_type != C.NVF_CPU && in.device_type != C.NVF_CUDA:
+		return core.InvalidTypef("execute(): input %d is on a device of kind %d in the numbering of DLPack; fusions run on cpu and cuda devices", i, int(in.device_type))
+	}
+	*out = executor.Input{Tensor: true, DType: t, Data: in.data,
+		Sizes:   unsafe.Slice((*int64)(unsafe.Pointer(in.sizes)), int(in.rank)),
+		Strides: unsafe.Slice((*int64)(unsafe.Pointer(in.strides)), int(in.rank))}
+	if in.device_type == C.NVF_CUDA {
+		out.Device = executor.Device{Type: executor.CUDA, Index: int(in.device_index)}
+	}
+	for d, size := range out.Sizes {
+		if size < 0 {
+			return core.InvalidArgumentf("execute(): input %d has size %d in dimension %d; a size is not negative", i, size, d)
+		}
 	}
 	return nil
 }

@@ -105,6 +105,10 @@ int is_operand(PyObject *object);
 /* Advice for an object that is never an operand, or NULL: torch tensors, arrays. */
 const char *foreign_advice(PyObject *object);
 
+/* Whether object is of a type that no operator of its class could make one of:
+ * text, None, lists, tensors, arrays. */
+int is_never_operand(PyObject *object);
+
 /* An int64 argument; bools are refused. */
 int as_int64(PyObject *object, const char *function, const char *argument, int64_t *out);
 

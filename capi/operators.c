@@ -21,21 +21,15 @@ static PyObject *apply(int operator, PyObject *x, PyObject *y) {
   return alive() ? call_operation(numbers[operator], names[operator], operands, y ? 2 : 1, NULL) : NULL;
 }
 
-/* Whether a binary operator applies to x and y: 1, 0 (the other operand may know
- * what to do), or -1 with an exception for those that never do, with advice. */
-static int applies(PyObject *x, PyObject *y) {
+/* Whether to leave the operator to the class of the other operand. What can
+ * never be an operand is not left to it: the operation says what is wrong. */
+static int leave(PyObject *x, PyObject *y) {
   PyObject *other = is_val(x) ? y : x;
-  if (is_operand(other)) return 1;
-  const char *advice = foreign_advice(other);
-  if (!advice) return 0;
-  PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError, "an operand must be a tensor, a scalar or a number, got %s", advice);
-  return -1;
+  return !is_operand(other) && !is_never_operand(other);
 }
 
 static PyObject *binary(int operator, PyObject *x, PyObject *y) {
-  int ok = applies(x, y);
-  if (ok < 0) return NULL;
-  if (!ok) Py_RETURN_NOTIMPLEMENTED;
+  if (leave(x, y)) Py_RETURN_NOTIMPLEMENTED;
   return apply(operator, x, y);
 }
 
@@ -60,9 +54,7 @@ UNARY(abs)
 UNARY(bitwise_not)
 
 static PyObject *operator_floordiv(PyObject *x, PyObject *y) {
-  int ok = applies(x, y);
-  if (ok < 0) return NULL;
-  if (!ok) Py_RETURN_NOTIMPLEMENTED;
+  if (leave(x, y)) Py_RETURN_NOTIMPLEMENTED;
   return floor_divide(x, y);
 }
 

@@ -14,13 +14,17 @@ import (
 	"nvfuser_go/internal/version"
 )
 
-// caught turns a recovered panic into an error of one line that names a file
-// with everything needed to look into it: what was called, the fusion, the
-// version, the Go stack. describe gives the first two and may itself panic on a
-// damaged fusion.
+// caught turns a recovered panic into an error. describe says what was called
+// and on what, and may itself panic on a damaged fusion.
 func caught(panicked any, describe func() string) error {
-	what := strings.SplitN(fmt.Sprint(panicked), "\n", 2)[0]
-	report := fmt.Sprintf("nvfuser_go %s: internal error: %s\n\n%s\n\n%s", version.String, what, safely(describe), debug.Stack())
+	return bugReport(fmt.Sprint(panicked), safely(describe), debug.Stack())
+}
+
+// bugReport is an error of one line that names a file with everything needed to
+// look into it: what was called, the fusion, the version, the Go stack.
+func bugReport(what, call string, stack []byte) error {
+	what, _, _ = strings.Cut(what, "\n")
+	report := fmt.Sprintf("nvfuser_go %s: internal error: %s\n\n%s\n\n%s", version.String, what, call, stack)
 	path, err := writeReproducer(report)
 	if err != nil {
 		return internalError(fmt.Sprintf("this is a bug in nvfuser_go: %s (no reproducer: %v)", what, err))

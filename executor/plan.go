@@ -15,7 +15,8 @@ import (
 type Plan struct {
 	Steps       []Step
 	Outputs     []OutputDescription
-	NeedsRandom bool // an operation reads the random state of the run
+	NeedsRandom bool  // an operation reads the random state of the run
+	Work        int64 // estimate of a run: operations on elements
 
 	e *Executor
 }
@@ -49,7 +50,11 @@ func (e *Executor) newPlan(inputs []Input) (*Plan, error) {
 	if s.program, err = s.build(true); err != nil {
 		return nil, err
 	}
-	return &Plan{Steps: []Step{s}, Outputs: outputs, NeedsRandom: s.program.NeedsRandom, e: e}, nil
+	work, err := workOf(e.f, b)
+	if err != nil {
+		return nil, err
+	}
+	return &Plan{Steps: []Step{s}, Outputs: outputs, NeedsRandom: s.program.NeedsRandom, Work: work, e: e}, nil
 }
 
 // Run computes the outputs. inputs are of the kind that the plan was made for;
