@@ -162,6 +162,7 @@ func (t *Table) less(op Op, a, b ID) ID {
 }
 
 // negative returns s < 0 in exact integers, even if s does not fit in 64 bits.
+// The products in s are exact.
 func (t *Table) negative(s sum) (ID, bool) {
 	if !s.negatable() {
 		return None, false
@@ -232,7 +233,7 @@ func (t *Table) reduceByFactor(s *sum) (sum, bool) {
 		low := sum{dt: s.dt, constant: s.constant}
 		var high []part
 		for _, x := range s.terms {
-			if rest, ok := without(t.factors(x.product), []ID{c}); ok && t.exact(x.product) {
+			if rest, ok := without(t.factors(x.product), []ID{c}); ok {
 				high = append(high, t.of(s.dt, x.coef, rest))
 			} else {
 				low.terms = append(low.terms, x)
@@ -281,8 +282,7 @@ func (t *Table) withoutDivision(s sum) (ID, bool) {
 
 // exactProduct returns s*d if its value fits in 64 bits.
 func (t *Table) exactProduct(s sum, d ID) (ID, bool) {
-	f := t.sumFacts(&s)
-	if !t.sumExact(&s) || !mulFacts(f, t.facts[d]).bounded() {
+	if !mulFacts(t.sumFacts(&s), t.facts[d]).bounded() {
 		return None, false
 	}
 	return t.Mul(t.build(&s), d), true
@@ -290,7 +290,7 @@ func (t *Table) exactProduct(s sum, d ID) (ID, bool) {
 
 // sides returns the sums a and b with s = a - b whose coefficients are
 // positive. So is the constant, unless there is no other term on its side. s
-// must be negatable.
+// must be negatable, or stand for its value modulo 2^64.
 func (s *sum) sides() (a, b sum) {
 	a, b = sum{dt: s.dt}, sum{dt: s.dt}
 	for _, x := range s.terms {
@@ -322,18 +322,15 @@ func (t *Table) equal(dt dtype.Type, a, b ID) ID {
 	if len(s.terms) == 0 {
 		return t.Bool(s.constant == 0)
 	}
-	if !s.negatable() {
-		return t.intern(Eq, dtype.Bool, min(a, b), max(a, b))
-	}
 	if s.terms[0].coef < 0 {
 		for i := range s.terms {
 			s.terms[i].coef = -s.terms[i].coef
 		}
 		s.constant = -s.constant
 	}
-	if f := t.sumFacts(&s); reasoned(dt) && f.bounded() {
+	if f := t.sumFacts(&s); f.bounded() {
 		n := sum{dt: dt, terms: s.terms}
-		if f.Lo > 0 || f.Hi < 0 || t.sumFacts(&n).bounded() && !divides(t.sumFacts(&n).Divisor, s.constant) {
+		if f.Lo > 0 || f.Hi < 0 || !divides(t.sumFacts(&n).Divisor, s.constant) {
 			return t.Bool(false)
 		}
 		g := s.constant

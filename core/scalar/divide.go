@@ -412,7 +412,7 @@ func (t *Table) denest(dt dtype.Type, x, d ID) (ID, ID, bool) {
 		return a, t.Mul(b, d), true
 	}
 	c, ok := t.ConstInt(b)
-	if _, ok2 := t.ConstInt(d); !ok || !ok2 || !t.sumFacts(&s).bounded() {
+	if _, ok2 := t.ConstInt(d); !ok || !ok2 {
 		return None, None, false
 	}
 	n := addFacts(t.facts[a], mulFacts(t.sumFacts(&s), exactly(c)))
@@ -434,7 +434,7 @@ func (t *Table) Divides(d, n ID) bool {
 	if len(df) == 0 && divides(dc, t.facts[n].Divisor) && (dc != 0 || t.facts[n].Divisor == 0) {
 		return true
 	}
-	if !t.exact(n) || !t.exact(d) || dc == 0 {
+	if !t.exact(n) || dc == 0 { // if n is exact, so are its divisors
 		return false
 	}
 	s := t.sumOf(n)

@@ -22,6 +22,7 @@ func TestWrap(t *testing.T) {
 	}
 	lowest := domain{Range(math.MinInt64, math.MinInt64+9), []int64{math.MinInt64, math.MinInt64 + 1, math.MinInt64 + 9}}
 	bit := domain{Range(0, 1), []int64{0, 1}}
+	sign := domain{Range(-1, 1), []int64{-1, 0, 1}}
 	few := domain{Range(1, 3), []int64{1, 2, 3}}
 	huge := domain{Range(0, 1<<42), []int64{0, 1, 5, 1 << 42}}
 	size := domain{Range(1, 1<<20), []int64{1, 2, 7, 1 << 20}}
@@ -37,8 +38,11 @@ func TestWrap(t *testing.T) {
 			op(FloorDiv, op(Add, op(Mul, s(0), s(2)), op(Mul, s(1), s(2)), s(0), s(3)), op(Add, s(2), n(1)))},
 		{"remainder of a polynomial is a product that wraps", []domain{few, huge, size, big},
 			op(FloorDiv, op(Add, op(Mul, s(0), s(2)), op(opSub, op(Mul, s(0), s(3)), op(Mul, s(1), s(2)))), op(Add, s(2), s(3)))},
-		{"difference of coefficients wraps", []domain{bit}, op(Lt, op(Mul, s(0), n(half+1)), op(Mul, s(0), n(-half-5)))},
-		{"difference of coefficients is the least", []domain{bit, few}, op(Lt, op(Mul, s(0), n(math.MinInt64)), s(1))},
+		{"difference of coefficients wraps", []domain{sign}, op(Lt, op(Mul, s(0), n(half+1)), op(Mul, s(0), n(-half-5)))},
+		{"difference of coefficients wraps to a sign", []domain{bit}, op(Min,
+			op(Add, op(Mul, s(0), n(half+1)), n(-10)), op(Add, op(Mul, s(0), n(-half-5)), n(-5)))},
+		{"difference of products wraps", []domain{sign, bit}, op(Lt, op(Mul, s(0), op(Mul, s(1), n(half+1))), op(Mul, s(0), op(Mul, s(1), n(-half-5))))},
+		{"difference of coefficients is the least", []domain{bit, bit}, op(Lt, op(Mul, s(0), n(math.MinInt64)), s(1))},
 		{"difference of constants wraps", []domain{bit}, op(Lt, op(Add, s(0), n(math.MaxInt64-1)), op(Add, s(0), n(-5)))},
 		{"the least is equal to its negative", []domain{bit, few}, op(Eq, op(Mul, s(0), n(math.MinInt64)), op(opSub, s(1), n(1)))},
 		{"the least by -1", []domain{free}, op(FloorDiv, op(FloorDiv, s(0), n(-1)), n(3))},
@@ -47,6 +51,8 @@ func TestWrap(t *testing.T) {
 		{"nested sum wraps", []domain{free, few}, op(FloorDiv, op(Add, op(FloorDiv, s(0), n(3)), op(Mul, s(1), n(half/2))), n(5))},
 		{"quotient compared with a large number", []domain{few, free}, op(Lt, op(FloorDiv, s(0), n(3)), s(1))},
 		{"quotient compared with the largest", []domain{free}, op(Le, op(FloorDiv, s(0), n(3)), n(math.MaxInt64))},
+		{"limit of a quotient is the least", []domain{{Range(-half-1, -half+5), []int64{-half - 1, -half, -half + 5}}, free},
+			op(Lt, s(0), op(FloorDiv, s(1), n(2)))},
 		{"ceilDiv of the largest", []domain{{Range(0, math.MaxInt64), []int64{0, 1, math.MaxInt64 - 1, math.MaxInt64}}}, op(opCeilDiv, s(0), n(4))},
 		{"ceilDiv of anything", []domain{free, free}, op(opCeilDiv, s(0), s(1))},
 	} {
