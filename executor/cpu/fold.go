@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"fmt"
-	"math"
 	"unsafe"
 
 	"nvfuser_go/core"
@@ -209,7 +208,7 @@ func rowLength(step, n int) int {
 }
 
 // moments is the state of welford.
-type moments struct{ n, mean, squares float64 }
+type moments struct{ n, sum, squares float64 }
 
 // welford returns the folder to mean, sum of squared distances and count of
 // elements of Float or Double. A row is folded in two passes; states merge by
@@ -224,11 +223,7 @@ func welford(t dtype.Type) *folder {
 	}
 	finish := func(state unsafe.Pointer, dst []unsafe.Pointer, i int) {
 		m := (*moments)(state)
-		mean := m.mean
-		if m.n == 0 {
-			mean = math.NaN()
-		}
-		put(dst[0], i, mean)
+		put(dst[0], i, m.sum/m.n) // NaN of none
 		put(dst[1], i, m.squares)
 		elements[int64](dst[2], i+1)[i] = int64(m.n)
 	}
@@ -260,12 +255,13 @@ func welfordRow[T float32 | float64](state, src unsafe.Pointer, step, n int) {
 		return
 	}
 	row := moments{n: float64(n)}
-	row.mean = sumOf[T](src, step, n) / row.n
+	row.sum = sumOf[T](src, step, n)
+	mean := row.sum / row.n
 	if step == 0 {
-		d := float64(*(*T)(src)) - row.mean
+		d := float64(*(*T)(src)) - mean
 		row.squares = d * d * row.n
 	} else {
-		row.squares = squaresOf(elements[T](src, n), row.mean)
+		row.squares = squaresOf(elements[T](src, n), mean)
 	}
 	mergeMoments(state, unsafe.Pointer(&row))
 }
@@ -295,9 +291,9 @@ func mergeMoments(state, later unsafe.Pointer) {
 	case a.n == 0:
 		*a = *b
 	default:
-		n, d := a.n+b.n, b.mean-a.mean
-		a.mean += d * (b.n / n)
+		n, d := a.n+b.n, b.sum/b.n-a.sum/a.n
 		a.squares += b.squares + d*d*(a.n*b.n/n)
+		a.sum += b.sum
 		a.n = n
 	}
 }

@@ -23,18 +23,6 @@ type group struct {
 	opaque  bool
 }
 
-const (
-	// wholeLimit bounds the elements of a fold that a tile holds whole: at 4
-	// bytes, 128 KiB a register, a few of which fit the second-level cache.
-	wholeLimit = 32 << 10
-	// maxMembers bounds the nodes of a group and so its registers; a group with
-	// folds has larger tiles.
-	maxMembers, maxFoldingMembers = 4096, 512
-	// rootCandidates is how many groups a node that nothing reads in tiles is
-	// offered to.
-	rootCandidates = 8
-)
-
 // partition assigns every node to a group.
 //
 // It visits the nodes from the last to the first, so that the readers of a
@@ -111,7 +99,7 @@ func (b *builder) read(v, g int, mapping []int) {
 func (g *group) hasEmptyAxis() bool { return slices.Contains(g.sizes, 0) }
 
 func (g *group) full() bool {
-	return len(g.members) >= maxMembers || g.inner != 0 && len(g.members) >= maxFoldingMembers
+	return len(g.members) >= limits.members || g.inner != 0 && len(g.members) >= limits.foldingMembers
 }
 
 // newGroup starts a group that iterates over span and returns its index and the
@@ -183,7 +171,7 @@ func (b *builder) placePointwise(i int) {
 // root returns a group for a node over span that no tile reads: one of the
 // latest from lowest on that iterates over span and is accepted, or a new one.
 func (b *builder) root(lowest int, span []int64, accept func(*group) bool) (int, []int) {
-	for at := max(lowest, len(b.groups)-rootCandidates); at < len(b.groups); at++ {
+	for at := max(lowest, len(b.groups)-limits.rootCandidates); at < len(b.groups); at++ {
 		g := b.groups[at]
 		if g.opaque || g.full() {
 			continue
@@ -256,7 +244,7 @@ func (b *builder) placeFoldRoot(i, lowest int) {
 		}
 		return axes
 	}
-	chunked := total > wholeLimit || n.kind == reduce && total == 0
+	chunked := total > limits.whole || n.kind == reduce && total == 0
 	at, m := b.root(lowest, space, func(g *group) bool {
 		axes := folded(g.match(space))
 		return len(axes) == 0 || g.accepts(axes, chunked) && (n.kind == reduce || !chunked || g.sequential || g.inner == 0)
@@ -286,7 +274,7 @@ func (g *group) accepts(axes []int, chunked bool) bool {
 	if g.inner != 0 {
 		return g.chunked == chunked && slices.Equal(g.folded, axes)
 	}
-	return len(g.members) < maxFoldingMembers
+	return len(g.members) < limits.foldingMembers
 }
 
 func (g *group) setInner(axes []int) {
@@ -311,7 +299,7 @@ func (b *builder) joinReduction(i, at int, mapping []int) []int {
 			want = append(want, u.sizes[d])
 		}
 	}
-	if g.chunked || total > wholeLimit || total == 0 {
+	if g.chunked || total > limits.whole || total == 0 {
 		return nil
 	}
 	axes := g.axesFor(want, mapping)
@@ -356,7 +344,7 @@ func (g *group) axesFor(want []int64, mapping []int) []int {
 		}
 		return g.folded
 	}
-	if len(g.members) >= maxFoldingMembers {
+	if len(g.members) >= limits.foldingMembers {
 		return nil
 	}
 	var axes []int
@@ -388,7 +376,7 @@ func (b *builder) joinScan(i, at int, mapping []int) []int {
 	switch {
 	case a < 0:
 		return m
-	case g.sizes[a] > wholeLimit || g.chunked || !g.accepts([]int{a}, false):
+	case g.sizes[a] > limits.whole || g.chunked || !g.accepts([]int{a}, false):
 		return nil
 	case g.inner == 0:
 		g.setInner([]int{a})

@@ -31,16 +31,12 @@ func caught(f func() error) (err error) {
 	return f()
 }
 
-// smallWork is the work, in element operations, below which it is not worth
-// waking another goroutine (some microseconds).
-const smallWork = 1 << 15
-
 // parallel calls body on as many goroutines as there are processors and tasks
 // for them; each asks next for tasks, from 0 to tasks-1, until there are none.
 // work is the cost of all tasks in element operations.
 func (r *run) parallel(tasks, work int64, body func(next func() (int64, bool)) error) error {
 	workers := min(int64(runtime.GOMAXPROCS(0)), tasks)
-	if work < smallWork {
+	if work < limits.smallWork {
 		workers = min(workers, 1)
 	}
 	var taken atomic.Int64

@@ -126,6 +126,8 @@ type lowering struct {
 	of    map[int]int     // value to register
 	loads map[loadKey]int // register
 	lits  map[literal]int // register
+
+	ordered bool // a fold of the group depends on the order of elements beyond rounding
 }
 
 type loadKey struct {
@@ -308,6 +310,7 @@ func computeType(f *core.Fusion, e *core.Expr) dtype.Type {
 
 func (l *lowering) reduce(n *node) error {
 	src := l.operand(n.in[0], n.reads[0])
+	l.ordered = l.ordered || n.expr.Op != core.SumOp && n.expr.Op != core.WelfordOp
 	fold, err := folderOf(n.expr.Op, l.t.regs[src].dtype)
 	if err != nil {
 		return err
@@ -417,7 +420,9 @@ func (l *lowering) stores() {
 }
 
 // axisOrder returns the outer and inner axes from the outermost to the
-// innermost: by falling strides of the access that moves the most memory.
+// innermost: by falling strides of the access that moves the most memory. Folds
+// other than sums keep the row-major order: a product may overflow on the way,
+// and of equal zeros the first is the largest.
 func (l *lowering) axisOrder() (outer, inner []int) {
 	var main *access
 	count := -1
@@ -454,6 +459,9 @@ func (l *lowering) axisOrder() (outer, inner []int) {
 		} else {
 			outer = append(outer, a)
 		}
+	}
+	if l.ordered {
+		inner = l.g.folded
 	}
 	return outer, inner
 }

@@ -2,23 +2,6 @@ package cpu
 
 import "slices"
 
-const (
-	// tileTarget is the bytes of registers that a tile should need: they stay in
-	// the second-level cache, beside the memory that streams through it.
-	tileTarget = 128 << 10
-	// minTile and maxTile bound the elements of a tile. Below, the cost of an
-	// instruction per tile (some 20 ns) shows; above, nothing is gained.
-	minTile, maxTile = 1024, 8192
-	// squareTile is the side of a tile that is read by rows and by columns.
-	squareTile = 64
-	// minRun is the elements below which the last axis is too short to be the
-	// inner axes alone.
-	minRun = 64
-	// maxTasks bounds the parts that a long fold is cut into. It depends on the
-	// sizes alone, so that the result does not depend on the processors.
-	maxTasks = 16
-)
-
 // A joined axis stands for neighbouring axes that every access of a group walks
 // as one.
 type joined struct {
@@ -57,7 +40,7 @@ func innerCut(axes []joined, accesses []*access) int {
 		return 0
 	}
 	cut := len(axes) - 1
-	for n := axes[cut].size; cut > 0 && n < minRun; n *= axes[cut].size {
+	for n := axes[cut].size; cut > 0 && n < limits.minRun; n *= axes[cut].size {
 		for _, a := range accesses {
 			if before := a.stride(axes[cut-1]); before > 0 && before < a.stride(axes[cut]) {
 				return cut
@@ -287,7 +270,7 @@ func (l *lowering) chooseTile(crossed bool) {
 			bytes += s.class.size
 		}
 	}
-	target := int64(min(max(tileTarget/max(bytes, 4), minTile), maxTile))
+	target := int64(min(max(limits.tileBytes/max(bytes, 4), limits.minTile), limits.maxTile))
 	rows, cols := int64(1), t.numInner
 	switch {
 	case l.g.inner != 0 && !l.g.chunked:
@@ -296,7 +279,7 @@ func (l *lowering) chooseTile(crossed bool) {
 		}
 		rows = max(rows, target/max(cols, 1))
 	case crossed:
-		cols = min(cols, squareTile)
+		cols = min(cols, limits.squareTile)
 		rows = target / max(cols, 1)
 	default:
 		parts := (cols + target - 1) / target
@@ -308,7 +291,7 @@ func (l *lowering) chooseTile(crossed bool) {
 	t.rows, t.cols = int(max(min(rows, t.numOuter), 1)), int(cols)
 	t.chunked = l.g.chunked
 	if t.segments = 1; t.chunked && !l.g.sequential {
-		t.segments = max(1, min(maxTasks/ceilDiv(t.numOuter, int64(t.rows)), ceilDiv(t.numInner, cols)))
+		t.segments = max(1, min(limits.parts/ceilDiv(t.numOuter, int64(t.rows)), ceilDiv(t.numInner, cols)))
 	}
 	for i := range t.slots {
 		s := &t.slots[i]

@@ -9,7 +9,8 @@
 // Numbers in the inputs are mostly small multiples of 1/8, which sums in any
 // order give exactly, beside a few that are special.
 //
-// It does not run anything, and it does not compare.
+// [Memory] holds a tensor in memory as strides say, and [Case.Check] compares
+// outputs with those of the evaluator. The package runs nothing itself.
 package fusionfuzz
 
 import (
@@ -22,8 +23,7 @@ import (
 )
 
 // An Input is a value for one input of a fusion. Element i of a tensor in
-// row-major order is Array.At(i); in memory it is at Offset + index*Strides of a
-// storage of Storage elements.
+// row-major order is Array.At(i).
 type Input struct {
 	Array   *core.Array // nil: a scalar
 	Strides []int64
@@ -36,6 +36,7 @@ type Input struct {
 type Case struct {
 	Fusion *core.Fusion
 	Inputs []Input
+	Wild   bool // they have special values: what depends on the order of a sum may differ at will
 }
 
 const (
@@ -87,6 +88,7 @@ type decoder struct {
 	inputs  []Input
 	tensors []core.ValID
 	scalars []core.ValID
+	wild    bool
 }
 
 // Decode returns the case of data.
@@ -101,7 +103,7 @@ func Decode(data []byte) *Case {
 	}
 	d.addOutputs()
 	d.f.Freeze()
-	return &Case{d.f, d.inputs}
+	return &Case{d.f, d.inputs, d.wild}
 }
 
 func (d *decoder) defineInputs() {
@@ -198,14 +200,10 @@ func (d *decoder) defineTensor(shape []int64) {
 		return
 	}
 	d.tensors = append(d.tensors, v)
-	in := Input{Array: core.NewArray(t, shape), Strides: strides, Storage: 1}
+	in := Input{Array: core.NewArray(t, shape), Strides: strides}
 	if d.chance(4) {
 		in.Offset = int64(d.below(5))
 	}
-	for i, s := range shape {
-		in.Storage += max(s-1, 0) * strides[i]
-	}
-	in.Storage += in.Offset
 	d.fill(&in)
 	d.inputs = append(d.inputs, in)
 }
@@ -215,6 +213,7 @@ func (d *decoder) fill(in *Input) {
 	memory := map[int64]scalar.Value{}
 	i := int64(0)
 	wild := d.chance(8)
+	d.wild = d.wild || wild
 	core.EachIndex(in.Array.Shape, func(index []int64) {
 		at := int64(0)
 		for k, x := range index {
@@ -274,4 +273,11 @@ func (in *Input) repeats() bool {
 		}
 	}
 	return false
+}
+
+// Memory returns the memory of in, a tensor, with its elements.
+func (in *Input) Memory() *Memory {
+	m := NewMemory(in.Array.Type, in.Array.Shape, in.Strides, in.Offset)
+	m.Write(in.Array)
+	return m
 }

@@ -1,0 +1,143 @@
+package executor_test
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/executor"
+)
+
+// A program builds a fusion by chained calls.
+type program struct {
+	t testing.TB
+	f *core.Fusion
+}
+
+func (p *program) tensor(shape ...int64) core.ValID {
+	c := make([]core.Tri, len(shape))
+	for i := range c {
+		c[i] = core.Yes
+	}
+	v, err := p.f.DefineTensor(core.TensorDescription{Shape: shape, Contiguity: c, DType: dtype.Float})
+	require.NoError(p.t, err)
+	return v
+}
+
+// call calls an op on values, float64, int, []int and []bool.
+func (p *program) call(name string, args ...any) core.ValID {
+	p.t.Helper()
+	out, err := p.f.Call(core.Lookup(name), givens(args), nil)
+	require.NoError(p.t, err)
+	return out[0]
+}
+
+func givens(args []any) []core.Given {
+	out := make([]core.Given, len(args))
+	for i, a := range args {
+		out[i] = given(a)
+	}
+	return out
+}
+
+func given(a any) core.Given {
+	number := func(v scalar.Value) core.Given { return core.Given{Kind: core.GivenNumber, Num: v} }
+	switch a := a.(type) {
+	case core.ValID:
+		return core.Given{Kind: core.GivenVal, Val: a}
+	case float64:
+		return number(scalar.Value{Type: dtype.Double, Re: a})
+	case int:
+		return number(scalar.Value{Type: dtype.Int, I: int64(a)})
+	case bool:
+		v := scalar.Value{Type: dtype.Bool}
+		if a {
+			v.I = 1
+		}
+		return number(v)
+	case dtype.Type:
+		return core.Given{Kind: core.GivenDType, Num: scalar.Value{I: int64(a)}}
+	case []int:
+		l := core.Given{Kind: core.GivenList}
+		for _, x := range a {
+			l.List = append(l.List, given(x))
+		}
+		return l
+	case []bool:
+		l := core.Given{Kind: core.GivenList}
+		for _, x := range a {
+			l.List = append(l.List, given(x))
+		}
+		return l
+	case []core.ValID:
+		l := core.Given{Kind: core.GivenList}
+		for _, x := range a {
+			l.List = append(l.List, given(x))
+		}
+		return l
+	}
+	return core.Given{}
+}
+
+const benchSize = 4096
+
+// benchPrograms are the programs of the performance aim: at least 0.3 of the
+// speed of torch eager.
+var benchPrograms = map[string]func(p *program) core.ValID{
+	"gelu": func(p *program) core.ValID {
+		x := p.tensor(-1, -1)
+		cube := p.call("mul", p.call("mul", x, x), x)
+		inner := p.call("mul", p.call("add", x, p.call("mul", cube, 0.044715)), 0.7978845608)
+		return p.call("mul", p.call("mul", x, 0.5), p.call("add", p.call("tanh", inner), 1.0))
+	},
+	"softmax": func(p *program) core.ValID {
+		x := p.tensor(-1, -1)
+		e := p.call("exp", p.call("sub", x, p.call("max", x, 1, true)))
+		return p.call("div", e, p.call("sum", e, 1, true))
+	},
+	"layernorm": func(p *program) core.ValID {
+		x, w, b := p.tensor(-1, -1), p.tensor(-1), p.tensor(-1)
+		out, err := p.f.Call(core.Lookup("var_mean"), givens([]any{x, []int{1}, 0, true}), nil)
+		require.NoError(p.t, err)
+		y := p.call("mul", p.call("sub", x, out[1]), p.call("rsqrt", p.call("add", out[0], 1e-5)))
+		return p.call("add", p.call("mul", y, w), b)
+	},
+	"sum": func(p *program) core.ValID { return p.call("sum", p.tensor(-1, -1)) },
+	"transpose_add": func(p *program) core.ValID {
+		x, y := p.tensor(-1, -1), p.tensor(-1, -1)
+		return p.call("add", p.call("permute", x, []int{1, 0}), y)
+	},
+}
+
+func BenchmarkPrograms(b *testing.B) {
+	for _, name := range []string{"gelu", "softmax", "layernorm", "sum", "transpose_add"} {
+		b.Run(name, func(b *testing.B) {
+			p := &program{b, core.NewFusion()}
+			require.NoError(b, p.f.AddOutput(benchPrograms[name](p), core.NoVal))
+			p.f.Freeze()
+			var inputs []executor.Input
+			for i, v := range p.f.Inputs() {
+				sizes, strides := []int64{benchSize, benchSize}, []int64{benchSize, 1}
+				if p.f.Rank(v) == 1 {
+					sizes, strides = sizes[1:], strides[1:]
+				}
+				data := make([]float32, core.NumElements(sizes))
+				for k := range data {
+					data[k] = float32((k*7919+i)%2001-1000) / 500
+				}
+				inputs = append(inputs, executor.Input{Tensor: true, DType: dtype.Float, Data: unsafe.Pointer(&data[0]), Sizes: sizes, Strides: strides})
+			}
+			plan, err := executorOf(b, p.f).Plan(inputs)
+			require.NoError(b, err)
+			out := make([]float32, max(core.NumElements(plan.Outputs[0].Sizes), 1))
+			b.ResetTimer()
+			for b.Loop() {
+				require.NoError(b, plan.Run(inputs, []unsafe.Pointer{unsafe.Pointer(&out[0])}, core.RandomState{}, nil))
+			}
+		})
+	}
+}
