@@ -51,9 +51,14 @@ func TestIota(t *testing.T) {
 		p.gives(p.call("iota", 3, 1.75, 1.5), []int64{3}, 1, 2, 3)
 		p.gives(p.call("iota", 3, 0.5, 0.25, dtype.Float), []int64{3}, 0.5, 0.75, 1)
 		p.gives(p.call("iota", 3, keywords{"dtype": dtype.Half}), []int64{3}, 0, 1, 2)
-		// One rounding: 2049 is not a Half, 3*0.1 in double is not 3 times the Float 0.1.
+		// One rounding: 2049 is not a Half, and 10 times the Half 0.1 is not 1.
 		p.gives(p.call("iota", 2, 2048, 1, dtype.Half), []int64{2}, 2048, 2048)
-		p.gives(p.call("iota", 4, 0, 0.1, dtype.Float), []int64{4}, 0, float64(float32(0.1)), float64(float32(0.2)), float64(float32(0.30000000000000004)))
+		tenths := []float64{}
+		for i := range 11 {
+			tenths = append(tenths, dtype.Round(dtype.Half, float64(i)*0.1))
+		}
+		require.NotEqual(t, 10*dtype.Round(dtype.Half, 0.1), tenths[10])
+		p.gives(p.call("iota", 11, 0, 0.1, dtype.Half), []int64{11}, tenths...)
 		p.gives(p.call("iota", 2, math.MaxInt32, 1, dtype.Int32), []int64{2}, math.MaxInt32, math.MinInt32)
 		p.gives(p.call("iota", 2, math.MaxInt64, 1), []int64{2}, math.MaxInt64, math.MinInt64)
 		p.fails("iota(): dimension 0 of the result would have size -3", "iota", -3)

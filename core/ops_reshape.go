@@ -95,7 +95,7 @@ func (f *Fusion) inferredSize(sizes, others []scalar.ID) (scalar.ID, error) {
 	if top == bottom { // also where both are 0 and any size would do
 		return f.scalars.Int(1), nil
 	}
-	return f.scalars.FloorDiv(top, bottom), nil
+	return f.scalars.TruncDiv(top, bottom), nil // as div makes it, where the product of the sizes might not fit
 }
 
 // factors returns sizes as a constant times factors that are not constants. It
@@ -307,7 +307,7 @@ func reshapedWhole(f *Fusion, e *Expr) []int {
 	}
 	var whole []int
 	for i, a := range d.Root {
-		if f.axes[a].Kind != Broadcast && !f.isOne(f.axes[a].Extent) && !reached[a] {
+		if !f.isOne(f.axes[a].Extent) && !reached[a] { // a broadcast has one element
 			whole = append(whole, i)
 		}
 	}

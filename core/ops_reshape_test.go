@@ -69,6 +69,8 @@ func TestReshapeCancelsFactors(t *testing.T) {
 	doubled := p.call("cat", []ValID{x, x})
 	require.Equal(t, p.f.scalars.Int(2), p.f.Shape(p.call("reshape", doubled, []any{-1, i0, i1}))[0])
 	joined := p.call("cat", []ValID{x, p.float(2, 5)})
+	flat = p.call("reshape", joined, []int{-1})
+	require.Equal(t, p.f.scalars.Int(1), p.f.Shape(p.call("reshape", flat, []any{p.call("size", joined, 0), i1, -1}))[2])
 	back := p.call("reshape", p.call("reshape", joined, []any{-1}), []any{p.call("size", joined, 0), -1})
 	p.gives(back, []int64{5, 5}, append(upTo(15), upTo(10)...)...)
 }
@@ -95,6 +97,7 @@ func TestReshapeTransforms(t *testing.T) {
 		{p, p.float(2, 6, 5), []int{3, 4, 5}, []string{"(a*b)/4", "(a*b)%4", "c"}, nil},
 		{p, p.float(24), []int{2, 3, 4}, []string{"a/4/3", "a/4%3", "a%4"}, nil},
 		{p, p.float(4, 1, 6), []int{1, 4, 2, 3, 1}, []string{"new", "a", "c/3", "c%3", "new"}, nil},
+		{p, p.float(2, 1), []int{2, 1}, []string{"a", "b"}, nil},
 		{p, p.float(0, 6), []int{6, 0}, []string{"new", "new"}, []int{0, 1}},
 		{s, i, []any{i0, i1}, []string{"a", "b"}, nil},
 		{s, i, []any{i0, 1, i1}, []string{"a", "new", "b"}, nil},
@@ -102,6 +105,7 @@ func TestReshapeTransforms(t *testing.T) {
 		{s, i, []any{-1}, []string{"(a*b)"}, nil},
 		{s, i, []any{n}, []string{"new"}, []int{0, 1}},
 		{s, i, []any{i0, 2, 2}, []string{"a", "new", "new"}, []int{1}},
+		{s, s.call("expand", s.call("broadcast", i, []bool{false, false, true}), []any{-1, -1, n}), []int{6, 96}, []string{"new", "new"}, []int{0, 1}},
 		{s, i, []any{3, 2, i1}, []string{"new", "new", "b"}, []int{0}},
 		{s, s.call("cat", []ValID{i, i}, keywords{"dim": 1}), []any{i0, 2, i1}, []string{"a", "b/?", "b%?"}, nil},
 		{s, s.call("reshape", i, []int{-1}), []any{i0, i1}, []string{"a/?", "a%?"}, nil},

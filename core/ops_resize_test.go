@@ -195,7 +195,7 @@ func TestCatKinds(t *testing.T) {
 		want    string
 	}{
 		{[]ValID{i, i}, "i?"}, {[]ValID{b, b}, "b"}, {[]ValID{e, e}, "b?"}, {[]ValID{e, i}, "i?"}, {[]ValID{s, i}, "i?"},
-		{[]ValID{s, e}, "s?"}, {[]ValID{s, s}, "s?"}, {[]ValID{i, c}, "i3"}, {[]ValID{e, c}, "i3"}, {[]ValID{i, b}, "b"}, {[]ValID{one, s}, "b"},
+		{[]ValID{s, e}, "s?"}, {[]ValID{e, s}, "s?"}, {[]ValID{s, s}, "s?"}, {[]ValID{i, c}, "i3"}, {[]ValID{e, c}, "i3"}, {[]ValID{i, b}, "b"}, {[]ValID{one, s}, "b"},
 	} {
 		v := p.call("cat", c.tensors, 1)
 		require.Equal(t, c.want, p.kinds(v)[:len(c.want)], "%s", p.kinds(v))
@@ -226,6 +226,8 @@ func TestCatManualPadding(t *testing.T) {
 		p.fails(wrong, "cat", []ValID{px, pz, py}, 1, true)
 		p.fails(wrong, "cat", []ValID{px, x}, 1, true)
 		p.fails(wrong, "cat", []ValID{px, px, pz}, 1, true)
+		p.fails(wrong, "cat", []ValID{px, p.call("pad", y, []any{size(x), 9}), pz}, 1, true)
+		p.fails(wrong, "cat", []ValID{px, p.call("pad", y, []any{9, size(z)}), pz}, 1, true)
 		p.fails(wrong, "cat", []ValID{px, p.call("pad", y, []any{size(x), size(z), 1, 0}), pz}, 1, true)
 		p.fails("cat(): with manual_padding tensors[1] must be a pad along dimension 0 alone", "cat", []ValID{px, py, pz}, 0, true)
 		p.fails("cat(): with manual_padding the sizes of the unpadded tensors in dimension 1 must add up", "cat", []ValID{px, py}, 1, true)

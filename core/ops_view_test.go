@@ -274,6 +274,12 @@ func TestExpandKeepsWhatIsKnown(t *testing.T) {
 	p.failsAtRun(p.call("expand", part, []int{1}), "must be 1 or that of shape, got 3 and 1")
 	full := p.call("full", []int{6}, 0.0, dtype.Float)
 	require.Equal(t, "i6", p.kinds(p.call("expand", full, []any{p.call("size", doubled, 0)})))
+	b := p.call("expand", p.call("broadcast", p.float(), []bool{true}), []any{p.call("size", x, 0)})
+	require.Equal(t, "b?", p.kinds(b))
+	require.Equal(t, "b3", p.kinds(p.call("expand", b, []int{3})))
+	require.Equal(t, "b", p.kinds(p.call("slice", b, []int{1}, []int{2}, nil, true)))
+	require.Equal(t, "b?", p.kinds(p.call("slice", b, []int{1}, []int{3})))
+	require.Equal(t, "i? b", p.kinds(p.call("full", []any{p.call("size", x, 0), 1}, 0.0, dtype.Float)))
 }
 
 func TestBroadcastInDim(t *testing.T) {
@@ -394,4 +400,32 @@ func TestSizeAndShape(t *testing.T) {
 	p = newViewProgram(t, true)
 	y := p.float(4, 5)
 	p.gives(p.call("full", []any{p.call("size", y, 1)}, p.call("size", y, 0), dtype.Int), []int64{5}, 4, 4, 4, 4, 4)
+}
+
+// What a text gives for a shape or dims is checked as a call's arguments are.
+func TestExpressionArguments(t *testing.T) {
+	const in = "%0 = tensor f32 [3, 1] contiguity=[yes, none]\n$0 = scalar f64\n"
+	for line, want := range map[string]string{
+		"%1 = full shape=[2, 2:f64] fill_value=1 dtype=f32": "full(): shape[1] must be of dtype Index, got Double",
+		"%1 = expand %0 shape=[3, $0]":                      "expand(): shape[1] must be of dtype Index, got Double",
+		"%1 = iota length=3:i32 start=0 step=1 dtype=i64":   "iota(): length must be of dtype Index, got Int32",
+		"%1 = cat [%0] dim=2 manual_padding=false":          "cat(): dim is 2, which is not a dimension of a tensor with 2",
+		"%1 = cat [%0] dim=-1 manual_padding=false":         "cat(): dim is -1",
+		"%1 = cat [%0] dim=0 manual_padding=true":           "an expression has a dim and manual_padding=False",
+		"%1 = cat [%0]":                                              "an expression has a dim",
+		"%1 = squeeze %0 dims=[1, 1]":                                "squeeze(): dims must be ascending dimensions of a tensor with 2, got [1 1]",
+		"%1 = squeeze %0 dims=[2]":                                   "squeeze(): dims must be ascending",
+		"%1 = permute %0 dims=[-1, 0]":                               "permute(): dims[0] is -1; it must be from 0 to 1",
+		"%1 = reshape %0 new_shape=[-1]":                             "reshape(): new_shape[0] is -1",
+		"%1 = pad %0 pad_widths=[1, 1] value=0:f32":                  "an expression has a value and two widths for each of the 2 dimensions",
+		"%1 = pad %0 pad_widths=[0, 0, 0, 0]":                        "an expression has a value",
+		"%1 = iota length=3 dtype=i64":                               "iota(): an expression has start and step",
+		"%1 = iota length=3 start=0 step=1":                          "iota(): dtype is Null",
+		"%1 = uniform minval=0 maxval=1 shape=[2]":                   "uniform(): dtype is Null",
+		"%1 = uniform minval=0 maxval=1 shape=[2] rng_seed=1:f32":    "uniform(): rng_seed must be of dtype Index",
+		"%1 = slice %0 start_indices=[0] end_indices=[0] strides=[]": "start_indices has 1 entries and strides has 0",
+	} {
+		_, err := Parse(in + line + "\n")
+		require.ErrorContains(t, err, want, line)
+	}
 }
