@@ -47,32 +47,30 @@ type domain struct {
 }
 
 func symbolDomain(choose plan) domain {
-	f := []Facts{
+	choices := []Facts{
 		{0, 5, 1}, {0, 3, 1}, {1, 6, 1}, {-4, 3, 1}, {0, 12, 4}, {-6, 6, 3}, {1, 3, 1}, {4, 24, 4}, {2, 2, 1}, {0, 7, 1},
 		{math.MaxInt64 - 2, math.MaxInt64, 1}, {math.MinInt64, math.MinInt64 + 2, 1}, {1 << 61, 1<<61 + 1, 1},
 		{-3, -1, 1}, Unknown(), {0, math.MaxInt64, 1},
 	}
-	i := choose(40) // mostly small ranges
-	f2 := f[0]
-	if i < len(f) {
-		f2 = f[i]
-	} else {
-		f2 = f[i%10]
+	i := choose(40)
+	if i >= len(choices) {
+		i %= 10 // mostly small ranges
 	}
-	d := domain{facts: f2}
-	if f2.Lo == math.MinInt64 && f2.Hi == math.MaxInt64 {
+	facts := choices[i]
+	d := domain{facts: facts}
+	if facts.Lo == math.MinInt64 && facts.Hi == math.MaxInt64 {
 		d.values = []int64{math.MinInt64, math.MinInt64 + 1, -7, -1, 0, 1, 6, math.MaxInt64 - 1, math.MaxInt64}
 		return d
 	}
-	if f2.Hi == math.MaxInt64 && f2.Lo == 0 {
+	if facts.Hi == math.MaxInt64 && facts.Lo == 0 {
 		d.values = []int64{0, 1, 3, 8, 1 << 62, math.MaxInt64 - 3, math.MaxInt64}
 		return d
 	}
-	for n := f2.Lo; ; n++ {
-		if f2.Hold(n) {
+	for n := facts.Lo; ; n++ {
+		if facts.Hold(n) {
 			d.values = append(d.values, n)
 		}
-		if n == f2.Hi {
+		if n == facts.Hi {
 			return d
 		}
 	}
