@@ -267,6 +267,9 @@ func (p *pythonPrinter) opaque(s scalar.ID, row *OpInfo, args []scalar.ID) {
 	call := fmt.Sprintf("fd.ops.%s(%s)", row.Name, strings.Join(texts, ", "))
 	if row == CastOp {
 		call = fmt.Sprintf("fd.ops.cast(%s, dtype=DataType.%v)", texts[0], want)
+		if t.Type(args[0]) == want { // an Index as an Int, seen as an Index
+			call = p.viewed(fmt.Sprintf("fd.ops.cast(%s, dtype=DataType.Int)", texts[0]))
+		}
 	} else if natural, err := p.f.promote(row, given); err == nil && want == dtype.Index && row.Promote.resultType(natural) == dtype.Int {
 		call = p.viewed(call)
 	}

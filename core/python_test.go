@@ -56,3 +56,39 @@ T7_g_float[iS16{i0}, iS17{4}]
 
 `, f.Math(true))
 }
+
+// What the algebra knows and no row makes in one call.
+func TestPythonScalars(t *testing.T) {
+	f, err := Parse(`$0 = scalar i64
+$1 = scalar index
+$2 = i.floordiv $0, 3:i64 : i64
+$3 = i.lt $0, 3:i64 : bool
+$4 = i.select $3, false, true : bool
+$5 = cast $1 : i64
+$6 = cast $1 : index
+$7 = i.select $3, 4, 5 : index
+%0 = full shape=[$6, $7] fill_value=$2 dtype=f32
+%1 = full shape=[] fill_value=$4 dtype=bool
+output %0
+output %1
+`)
+	require.NoError(t, err)
+	require.Equal(t, `def f(fd : FusionDefinition) -> None :
+    c0 = fd.define_scalar(None, dtype=DataType.Int)
+    c1 = fd.define_scalar(None, dtype=DataType.Index)
+    c2 = fd.ops.cast(c1, dtype=DataType.Int)
+    c3 = fd.ops.cast(c2, dtype=DataType.Index)
+    c4 = fd.ops.cast(c0, dtype=DataType.Index)
+    c5 = fd.ops.lt(c4, 3)
+    c6 = fd.ops.where(c5, 4, 5)
+    c7 = fd.ops.cast(c6, dtype=DataType.Index)
+    c8 = fd.ops.remainder(c0, 3)
+    c9 = fd.ops.sub(c0, c8)
+    c10 = fd.ops.div(c9, 3)
+    tv0 = fd.ops.full(shape=[c3, c7], fill_value=c10, dtype=DataType.Float)
+    c11 = fd.ops.lt(2, c4)
+    tv1 = fd.ops.full(shape=[], fill_value=c11, dtype=DataType.Bool)
+    fd.add_output(tv0)
+    fd.add_output(tv1)
+`, f.Python("f"))
+}

@@ -244,6 +244,9 @@ func (f *Fusion) scalarByName(name string, t dtype.Type, args []scalar.ID) (scal
 		if err := checkCast(t); err != nil {
 			return scalar.None, err
 		}
+		if t == dtype.Index && f.scalars.Type(args[0]) == t { // an Index as an Int, seen as an Index
+			args = []scalar.ID{f.castScalar(args[0], dtype.Int)}
+		}
 		return f.castScalar(args[0], t), nil
 	}
 	if len(args) != len(row.Params()) {
