@@ -3,6 +3,7 @@
 The interface is that of nvFuser's package nvfuser_direct; compat.install() publishes it under that name.
 """
 
+import importlib
 from typing import Any
 
 from nvfuser_go import _C
@@ -28,7 +29,7 @@ from nvfuser_go.pytorch_utils import TORCH_DTYPES
 _C.set_exceptions(FusionError, InvalidArgument, InvalidType, Unsupported)
 _C.set_dtypes(tuple(DataType), TORCH_DTYPES)
 
-from nvfuser_go import idm, multidevice, schedule  # noqa: E402
+from nvfuser_go import schedule  # noqa: E402
 from nvfuser_go.cache import LRUCache, LruFusionCache  # noqa: E402
 from nvfuser_go.definition import FusionDefinition  # noqa: E402
 from nvfuser_go.fusion import (  # noqa: E402
@@ -41,24 +42,13 @@ from nvfuser_go.fusion import (  # noqa: E402
     define_tensor,
     translate_fusion,
 )
+from nvfuser_go.inputs import draw_seed, prepare  # noqa: E402
 from nvfuser_go.nvfuser_direct_version import INTERFACE_VERSION, NvfuserVersion, Version  # noqa: E402
-from nvfuser_go.parameters import (  # noqa: E402
-    CircularBufferOptions,
-    ClusterDims,
-    CompileParams,
-    GemmTile,
-    HeuristicParams,
-    LaunchParams,
-    MatmulParams,
-    MatMulTileOptions,
-    MmaMacroEncode,
-    PointwiseParams,
-    ReductionParams,
-    SupportedVectorization,
-)
 from nvfuser_go.pytorch_utils import python_scalar_to_nvfuser_dtype, torch_dtype_to_nvfuser_dtype  # noqa: E402
 from nvfuser_go.unavailable import function as _unavailable_function  # noqa: E402
 from nvfuser_go.unavailable import kind as _unavailable_kind  # noqa: E402
+
+_C.set_hooks(prepare, draw_seed)
 
 ops = _C.ops
 
@@ -75,15 +65,42 @@ def version() -> str:
     return INTERFACE_VERSION
 
 
-def __getattr__(name: str) -> Any:
-    """Names that are rarely needed, and modules, are imported when they are first read."""
-    if name in ("get_val_tolerances", "validate_with_auto_inferred_outputs"):
-        from nvfuser_go import validation
+# Where the names come from that few programs need: their modules are imported when they are first read, as the classes
+# of parameters alone would double the time that the import of this package adds to that of torch.
+_LAZY = {
+    "nvfuser_go.parameters": (
+        "CircularBufferOptions",
+        "ClusterDims",
+        "CompileParams",
+        "GemmTile",
+        "HeuristicParams",
+        "LaunchParams",
+        "MatMulTileOptions",
+        "MatmulParams",
+        "MmaMacroEncode",
+        "PointwiseParams",
+        "ReductionParams",
+        "SupportedVectorization",
+    ),
+    "nvfuser_go.validation": ("get_val_tolerances", "validate_with_auto_inferred_outputs"),
+    "nvfuser_go._C": ("Expr", "IterDomain", "Scalar", "TensorDomain", "TensorView", "Val"),
+}
+_MODULES = ("idm", "multidevice")
 
-        return getattr(validation, name)
-    if name in ("Statement", "Val", "Expr", "Scalar", "TensorView", "IterDomain", "TensorDomain"):
-        return getattr(_C, name)
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"nvfuser_go.{name}")
+    for module, names in _LAZY.items():
+        if name in names:
+            value = getattr(importlib.import_module(module), name)
+            globals()[name] = value
+            return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [
@@ -93,6 +110,7 @@ __all__ = [
     "CommunicatorBackend",
     "CompileParams",
     "DataType",
+    "Expr",
     "Fusion",
     "FusionDefinition",
     "FusionError",
@@ -103,6 +121,7 @@ __all__ = [
     "IdMappingMode",
     "InvalidArgument",
     "InvalidType",
+    "IterDomain",
     "KernelExecutor",
     "LRUCache",
     "LaunchParams",
@@ -123,9 +142,13 @@ __all__ = [
     "PointwiseParams",
     "PythonProfiler",
     "ReductionParams",
+    "Scalar",
     "SchedulerType",
     "SupportedVectorization",
+    "TensorDomain",
+    "TensorView",
     "Unsupported",
+    "Val",
     "Version",
     "__version__",
     "compute_tensor_descriptor",

@@ -8,7 +8,7 @@ import operator
 import sys
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,7 +16,9 @@ from nvfuser_go import _C, options
 from nvfuser_go.enums import DataType
 from nvfuser_go.errors import InvalidArgument, InvalidType, unsupported
 from nvfuser_go.inputs import ANY_DEVICE, PLAIN, device_number, prepare
-from nvfuser_go.parameters import CompileParams
+
+if TYPE_CHECKING:
+    from nvfuser_go.parameters import CompileParams
 
 FUNCTION_NAME = "nvfuser_fusion"
 
@@ -84,7 +86,7 @@ class Fusion:
         """The inputs, outputs and operations for reading, with axes and extents; all operations if not from outputs."""
         return self._core.math(from_outputs_only)
 
-    def print_kernel(self, compile_params: CompileParams | None = None) -> str:
+    def print_kernel(self, compile_params: "CompileParams | None" = None) -> str:
         """Raises Unsupported: there is no GPU support in this build."""
         raise unsupported("Fusion.print_kernel()")
 
