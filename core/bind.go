@@ -78,7 +78,7 @@ func (b *Binding) checkInput(i int, v ValID) error {
 		}
 		in.Scalar = ConvertScalar(x.DType, in.Scalar)
 		return nil
-	case in.DType != x.DType:
+	case in.DType != x.DType && !(in.DType == dtype.Int && x.DType == dtype.Index): // the same in memory
 		return invalidType("execute(): input %d (%s) has dtype %v, but the definition says %v", i, name, in.DType, x.DType)
 	case len(in.Sizes) != len(x.Domain.Logical):
 		return invalidArgument("execute(): input %d (%s) has %d dimensions, but the definition says %d", i, name, len(in.Sizes), len(x.Domain.Logical))
