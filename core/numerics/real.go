@@ -54,8 +54,11 @@ func Acos(x float64) float64 { return math.Atan2(math.Sqrt((1-x)*(1+x)), x) }
 // instead, which gain a factor of 1400 each.
 func ErfcInv(x float64) float64 {
 	if !(x > 0 && x < 0.5) {
-		if x == 0 {
+		switch {
+		case x == 0:
 			return inf
+		case x < 0: // however small: 1 - x may round to 1
+			return math.NaN()
 		}
 		return math.Erfinv(1 - x)
 	}
