@@ -1,6 +1,8 @@
 package core
 
 import (
+	"slices"
+
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 )
@@ -57,17 +59,14 @@ var IotaOp = def(OpInfo{Name: "iota", Group: groupFactory, Class: Factory,
 		Param{Name: "start", Kind: Number, Optional: true}, Param{Name: "step", Kind: Number, Optional: true},
 		Param{Name: "dtype", Kind: Dtype, Optional: true, Default: Given{Kind: GivenDType, Num: scalar.Value{I: int64(dtype.Int)}}}),
 	Expand: expandIota, Infer: inferIota, Eval: evalIota,
-	Torch: "((0 if start is None else start) + (1 if step is None else step) * " +
-		"torch.arange(length, dtype=torch.float64 if dtype.is_floating_point else torch.int64)).to(dtype)",
+	Torch: "[(torch.tensor(0 if start is None else start, dtype=c) + torch.tensor(1 if step is None else step, dtype=c) * " +
+		"torch.arange(length, dtype=c)).to(dtype) for c in [torch.float64 if dtype.is_floating_point else torch.int64]][0]",
 	Doc: "A vector of length numbers: start, start + step, start + 2*step, ... start is 0 and step is 1 unless given. " +
 		"For an integer dtype both are converted to it and the sums wrap; " +
 		"for a floating dtype element i is start + i*step in double precision, rounded once. No other dtype is taken."})
 
 func expandIota(f *Fusion, op *OpInfo, args []Arg) ([]ValID, error) {
-	args = append([]Arg(nil), args...)
-	if args[3].Kind == NoArg {
-		args[3] = DTypeOf(dtype.Int)
-	}
+	args = slices.Clone(args)
 	for i, n := range []int64{0, 1} { // start and step
 		if args[1+i].Kind == NoArg {
 			args[1+i] = ScalarOf(f.scalars.Value(scalar.Value{Type: dtype.Int, I: n}))
@@ -133,9 +132,6 @@ func expandTriu(f *Fusion, _ *OpInfo, args []Arg) ([]ValID, error) {
 	n := len(sizes)
 	if n < 2 {
 		return nil, invalidArgument("triu(): arg has %d dimensions; it needs at least 2", n)
-	}
-	if diagonal.Kind == NoArg {
-		diagonal = ScalarOf(f.scalars.Int(0))
 	}
 	b := builder{f: f}
 	columns := b.apply("iota", ScalarOf(sizes[n-1]))

@@ -18,7 +18,7 @@ func random(name, first, second string, value func(t dtype.Type, a, b float64, s
 	params := append([]Param{{Name: first, Kind: Number}, {Name: second, Kind: Number}, {Name: "shape", Kind: Shape}}, streamParams...)
 	params = append(params, Param{Name: "dtype", Kind: Dtype, Optional: true, KeyOnly: true, Default: Given{Kind: GivenDType, Num: scalar.Value{I: int64(dtype.Float)}}})
 	return OpInfo{Name: name, Group: groupRandom, Class: Random, Signatures: signature(params...),
-		Expand: expandRandom, Infer: inferRandom, Torch: torch,
+		Infer: inferRandom, Torch: torch,
 		Eval: func(c *Evaluation) error { return evalRandom(c, value) },
 		Doc: doc + " Element i in row-major order depends on seed, offset, i and dtype alone. " +
 			"rng_seed and rng_offset are given together; without them each run draws new numbers. dtype is Double, Float, Half or BFloat16."}
@@ -34,14 +34,6 @@ var UniformOp = def(random("uniform", "minval", "maxval", uniformValue,
 var NormalOp = def(random("normal", "mean", "std", normalValue,
 	"mean + std * torch.randn(shape, dtype=dtype)",
 	"Random numbers of the sizes of shape, normally distributed: mean + std*n in double precision, rounded once, where n has mean 0 and deviation 1."))
-
-func expandRandom(f *Fusion, op *OpInfo, args []Arg) ([]ValID, error) {
-	args = append([]Arg(nil), args...)
-	if args[5].Kind == NoArg {
-		args[5] = DTypeOf(dtype.Float)
-	}
-	return f.appendExpr(op, args)
-}
 
 func inferRandom(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 	t := args[5].DType()

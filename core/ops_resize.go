@@ -285,9 +285,6 @@ var CatOp = def(OpInfo{Name: "cat", Group: groupResize, Class: Resize,
 
 func expandCat(f *Fusion, op *OpInfo, args []Arg) ([]ValID, error) {
 	tensors, dim := args[0].Tensors, args[1]
-	if dim.Kind == NoArg {
-		dim = IntOf(0)
-	}
 	if args[2].Bool() {
 		if err := checkCat(f, tensors, int(dim.Int)); err != nil {
 			return nil, err
@@ -372,7 +369,7 @@ func (f *Fusion) padAlong(v ValID, dim int) (x ValID, left, right scalar.ID) {
 func inferCat(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 	var inf Inference
 	tensors, dim := args[0].Tensors, int(args[1].Int)
-	if args[1].Kind == NoArg || args[2].Bool() { // both are optional
+	if args[1].Kind == NoArg || args[2].Bool() {
 		return inf, invalidArgument("cat(): an expression has a dim and manual_padding=False")
 	}
 	if err := checkCat(f, tensors, dim); err != nil {
