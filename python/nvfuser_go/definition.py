@@ -217,9 +217,9 @@ class FusionDefinition:
 
         self._ready()
         inputs = list(inputs)
-        expected = validation.Expectation(self.fusion, inputs, reference_outputs)  # before inputs are written to
+        before = validation.copies(self.fusion, inputs)
         outputs = self.execute(inputs, device=device, **kwargs)
-        expected.compare(outputs)
+        validation.Expectation(self.fusion, before, reference_outputs).compare(outputs)
         return outputs
 
     def _ready(self) -> None:

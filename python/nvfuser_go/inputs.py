@@ -133,6 +133,11 @@ def draw_seed() -> int:
     return int(torch.randint(2**63 - 1, (), dtype=torch.int64, device="cpu"))
 
 
+def seed() -> int:
+    """A seed for a run that draws random numbers: torch.manual_seed makes it repeatable."""
+    return int(torch.randint(2**63 - 1, ()).item())
+
+
 def device_index(device: Any) -> int | None:
     """The number of a CUDA device given as an int, a string or a torch.device; None for None, and for the CPU.
 

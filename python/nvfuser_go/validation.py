@@ -8,6 +8,7 @@ elements were folded into one of its elements.
 import functools
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,8 +56,7 @@ class _Evaluator:
         self.ops = self
         self.outputs: list[tuple[Traced, bool]] = []  # whether it is written into an input
         self._inputs = iter(inputs)
-        # The printed form has one statement for each of these, in this order.
-        self._results = iter([[_torch_dtype(tensor.dtype()) for tensor in e.outputs()] for e in fusion.exprs()])
+        self._exprs = iter(fusion.exprs())  # one for each statement of the printed form that makes tensors
 
     def define_tensor(self, **_: Any) -> Traced:
         tensor = next(self._inputs)
@@ -69,6 +69,10 @@ class _Evaluator:
 
     def add_output(self, output: Traced, alias: Traced | None = None) -> None:
         self.outputs.append((output, alias is not None))
+
+    def _result_dtypes(self, count: int) -> list[torch.dtype]:
+        expr = next(self._exprs)
+        return [_torch_dtype(expr.output(i).dtype()) for i in range(count)]
 
     def size(self, tensor: Traced, dim: int) -> Traced:
         return Traced(tensor.value.shape[dim], Precision())
@@ -84,12 +88,12 @@ class _Evaluator:
         values = {p["name"]: _plain(given.get(p["name"], _default(p))) for p in params}
         elementwise = row["class"] == "elementwise"
         on_scalars = elementwise and not any(isinstance(v, torch.Tensor) for v in values.values())
-        dtypes = [None] if on_scalars else next(self._results)
-        if not row["torch"]:
+        dtypes = [None] if on_scalars else self._result_dtypes(max(1, len(row["results"])))
+        if not row["torch"] or row["class"] == "random":
             raise Unsupported(f"validate() needs reference_outputs: torch has no counterpart of {row['name']}()")
         if elementwise:
             _fill_operands(row, values, dtypes[0])
-        result = eval(row["torch"], {"torch": torch, "F": torch.nn.functional}, values)
+        result = _by_torch(row, values)
         if on_scalars:
             return Traced(result.item(), Precision())
         precision = _precision(row, given, values)
@@ -98,6 +102,27 @@ class _Evaluator:
         ]
         traced = [Traced(r, Precision(max(precision.epsilon, _epsilon(r.dtype)), precision.folded)) for r in results]
         return traced[0] if len(traced) == 1 else tuple(traced)
+
+
+def _by_torch(row: dict[str, Any], values: dict[str, Any]) -> Any:
+    """The value of the row's torch expression. What torch does not do on 8-bit floats, it does on Floats."""
+    # As globals: a comprehension in the expression does not see locals.
+    scope = {"torch": torch, "F": torch.nn.functional}
+    try:
+        try:
+            return eval(row["torch"], scope | values)
+        except NotImplementedError:
+            return eval(row["torch"], scope | {name: _widened(value) for name, value in values.items()})
+    except Exception as failure:  # of whatever kind torch raises
+        raise Unsupported(f"validate() needs reference_outputs: torch fails in {row['name']}(): {failure}") from failure
+
+
+def _widened(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_widened(item) for item in value]
+    if isinstance(value, torch.Tensor) and value.dtype.is_floating_point and value.dtype.itemsize == 1:
+        return value.float()
+    return value
 
 
 def _torch_dtype(dtype: DataType) -> torch.dtype:
@@ -177,7 +202,8 @@ def evaluate(fusion: Fusion, inputs: Iterable[Any]) -> list[tuple[Traced, bool]]
     evaluator = _Evaluator(fusion, plain)
     scope: dict[str, Any] = {"DataType": DataType, "FusionDefinition": None}
     exec(fusion.python(FUNCTION_NAME), scope)
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of casts that the fusion asks for
         scope[FUNCTION_NAME](evaluator)
     return evaluator.outputs
 
@@ -202,22 +228,28 @@ def validate_with_auto_inferred_outputs(fusion: Fusion, fusion_outputs: Sequence
     Expectation(fusion, args, None).compare(fusion_outputs)
 
 
+def copies(fusion: Fusion, inputs: Iterable[Any]) -> list[Any]:
+    """The inputs, of which nothing changes when the fusion runs: tensors are copied if it writes to one."""
+    plain, _ = prepare(inputs)
+    if all(alias is None for _, alias in fusion._core.outputs()):
+        return plain
+    return [x.detach().clone() if isinstance(x, torch.Tensor) else x for x in plain]
+
+
 class Expectation:
     """The outputs that a fusion should give for some inputs."""
 
     def __init__(self, fusion: Fusion, inputs: Iterable[Any], references: Sequence[Any] | None) -> None:
-        """Evaluates the fusion by torch, unless references are given, and copies what could change meanwhile."""
-        returned = [alias is None for _, alias in fusion._core.outputs()]
-        self._precisions: list[Precision | None] = [None] * sum(returned)
+        """Evaluates the fusion by torch, unless references are given."""
+        returned = sum(alias is None for _, alias in fusion._core.outputs())
+        self._precisions: list[Precision | None] = [None] * returned
         if references is None:
             traced = [t for t, is_alias in evaluate(fusion, inputs) if not is_alias]
             self._precisions = [t.precision for t in traced]
             references = [t.value for t in traced]
-        elif len(references) != sum(returned):
-            raise InvalidArgument(
-                f"validate(): reference_outputs has {len(references)} entries for {sum(returned)} outputs"
-            )
-        self._references = [torch.as_tensor(r).detach().clone() for r in references]
+        elif len(references) != returned:
+            raise InvalidArgument(f"validate(): reference_outputs has {len(references)} entries for {returned} outputs")
+        self._references = [torch.as_tensor(r).detach() for r in references]
 
     def compare(self, outputs: Sequence[Any]) -> None:
         """Raises FusionError naming the first output that differs, and by how much."""

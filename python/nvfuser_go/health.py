@@ -1,0 +1,133 @@
+"""The health report: what this installation consists of and whether it works. Nothing here starts CUDA."""
+
+import ctypes.util
+import glob
+import importlib.metadata
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nvfuser_go import options
+
+
+@dataclass
+class Report:
+    """Lines of (what, value), and the problems found."""
+
+    lines: list[tuple[str, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, what: str, value: object) -> None:
+        self.lines.append((what, str(value)))
+
+    def __str__(self) -> str:
+        width = max(len(what) for what, _ in self.lines)
+        text = [f"{what:<{width}}  {value}" for what, value in self.lines]
+        text += [f"PROBLEM: {problem}" for problem in self.problems] or ["OK"]
+        return "\n".join(text)
+
+
+def report() -> Report:
+    """Looks at the installation. Whatever is wrong is a problem in the report; nothing is raised."""
+    found = Report()
+    for part in (_versions, _devices, _libraries, _surroundings, _options, _trial):
+        try:
+            part(found)
+        except Exception as failure:
+            found.problems.append(f"{part.__name__.strip('_')}: {type(failure).__name__}: {failure}")
+    return found
+
+
+def _versions(found: Report) -> None:
+    import nvfuser_go
+
+    found.add("nvfuser_go", f"{nvfuser_go.__version__} ({Path(nvfuser_go.__file__).parent})")
+    found.add("compiled core", nvfuser_go._C.version())
+    found.add("nvFuser interface", nvfuser_go.version())
+    if nvfuser_go._C.version() != nvfuser_go.__version__:
+        found.problems.append("the compiled core is of another version than the package: build it again")
+    found.add("Python", f"{platform.python_version()} ({sys.executable})")
+    for package in ("torch", "numpy"):
+        found.add(package, importlib.metadata.version(package))
+
+
+def _devices(found: Report) -> None:
+    import torch
+
+    found.add("CUDA of torch", torch.version.cuda or "none")
+    nodes = sorted(glob.glob("/dev/nvidia[0-9]*"))
+    found.add("NVIDIA devices", ", ".join(nodes) or "none")
+    names = []
+    for path in sorted(glob.glob("/proc/driver/nvidia/gpus/*/information")):
+        for line in Path(path).read_text().splitlines():
+            if line.startswith("Model:"):
+                names.append(line.partition(":")[2].strip())
+    if names:
+        found.add("NVIDIA models", ", ".join(names))
+    found.add("GPU support", "not in this build; fusions of CPU tensors run")
+
+
+def _libraries(found: Report) -> None:
+    found.add("CUDA driver", _first(_candidates("libcuda.so.1")))
+    found.add("NVRTC", _first(_candidates("libnvrtc.so*")))
+
+
+def _first(paths: Iterator[str]) -> str:
+    return next(paths, "not found")
+
+
+def _candidates(pattern: str) -> Iterator[str]:
+    """Where the loader, torch's packages and a CUDA toolkit keep a library of this name. It is not opened."""
+    folders = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
+    folders += [f"{path}/nvidia/*/lib" for path in sys.path if path] + [
+        f"{path}/torch/lib" for path in sys.path if path
+    ]
+    cuda = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    folders += [f"{cuda}/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64"]
+    for folder in folders:
+        yield from sorted(glob.glob(f"{folder}/{pattern}"))
+    name = ctypes.util.find_library(pattern.removeprefix("lib").partition(".")[0])
+    if name:
+        yield f"{name} (of the system's loader)"
+
+
+def _surroundings(found: Report) -> None:
+    found.add("CPUs", len(os.sched_getaffinity(0)))
+    folder = os.environ.get("NVFUSER_GO_REPRO_DIR") or tempfile.gettempdir()
+    found.add("reproducers in", folder)
+    if not os.access(folder, os.W_OK):
+        found.problems.append(f"reproducers of internal errors cannot be written to {folder}")
+    found.add("kernel cache", "none: this build compiles no kernels")
+
+
+def _options(found: Report) -> None:
+    known = {*options.LEGAL, *options.OWN_VARIABLES}
+    given = {name: value for name, value in sorted(os.environ.items()) if name.startswith("NVFUSER_")}
+    for name, value in given.items():
+        found.add(name, value)
+        if name.startswith("NVFUSER_GO_") and name not in known:
+            found.problems.append(
+                f"{name} is not a variable of nvfuser_go; there are {', '.join(options.OWN_VARIABLES)}"
+            )
+    options.environment()
+
+
+def _trial(found: Report) -> None:
+    """Runs a small fusion."""
+    import torch
+
+    from nvfuser_go import FusionDefinition
+
+    x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    with FusionDefinition() as fd:
+        tensor = fd.from_pytorch(x)
+        fd.add_output(fd.ops.sum(fd.ops.mul(tensor, 2.0), dims=[1]))
+    (y,) = fd.execute([x])
+    if y.tolist() != [6.0, 24.0]:
+        found.problems.append(f"a trial fusion gave {y.tolist()} instead of [6.0, 24.0]")
+    else:
+        found.add("trial fusion", "right")
