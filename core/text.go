@@ -136,17 +136,19 @@ func (p *textPrinter) expr(e *Expr) {
 		p.tensor(v)
 	}
 	p.text(" = " + e.Op.Name)
+	isOperand := func(k ParamKind) bool { return k == Operand || k == TensorIn || k == TensorsIn }
 	separator := " "
-	for i, param := range e.Op.Params() {
-		a := e.Args[i]
-		switch {
-		case param.Kind == Operand || param.Kind == TensorIn || param.Kind == TensorsIn:
+	for i, param := range e.Op.Params() { // operands come first, wherever their parameters are
+		if isOperand(param.Kind) {
 			p.text(separator)
 			separator = ", "
-			p.arg(a)
-		case a.Kind != NoArg:
+			p.arg(e.Args[i])
+		}
+	}
+	for i, param := range e.Op.Params() {
+		if !isOperand(param.Kind) && e.Args[i].Kind != NoArg {
 			p.text(" " + param.Name + "=")
-			p.arg(a)
+			p.arg(e.Args[i])
 		}
 	}
 	p.text("\n")
