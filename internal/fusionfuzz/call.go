@@ -11,7 +11,8 @@ import (
 // favourites are called more often than the other rows: what fusions are made
 // of.
 var favourites = []string{"add", "mul", "sub", "where", "exp", "neg", "cast", "sum", "max", "broadcast", "permute", "reshape", "slice", "pad", "cat",
-	"expand", "squeeze", "var_mean", "cumsum", "broadcast_in_dim", "sum", "add", "mul", "min", "prod", "gather", "full", "iota"}
+	"expand", "squeeze", "var_mean", "cumsum", "broadcast_in_dim", "sum", "add", "mul", "min", "prod", "gather", "full", "iota",
+	"index_select", "take_along_axis", "scatter", "argsort", "topk", "matmul", "linear", "select", "triu"}
 
 // call adds one operation, if the definition takes it.
 func (d *decoder) call() {
