@@ -8,80 +8,8 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
-	"nvfuser_go/core/scalar"
 	"nvfuser_go/executor"
 )
-
-// A program builds a fusion by chained calls.
-type program struct {
-	t testing.TB
-	f *core.Fusion
-}
-
-func (p *program) tensor(shape ...int64) core.ValID {
-	c := make([]core.Tri, len(shape))
-	for i := range c {
-		c[i] = core.Yes
-	}
-	v, err := p.f.DefineTensor(core.TensorDescription{Shape: shape, Contiguity: c, DType: dtype.Float})
-	require.NoError(p.t, err)
-	return v
-}
-
-// call calls an op on values, float64, int, []int and []bool.
-func (p *program) call(name string, args ...any) core.ValID {
-	p.t.Helper()
-	out, err := p.f.Call(core.Lookup(name), givens(args), nil)
-	require.NoError(p.t, err)
-	return out[0]
-}
-
-func givens(args []any) []core.Given {
-	out := make([]core.Given, len(args))
-	for i, a := range args {
-		out[i] = given(a)
-	}
-	return out
-}
-
-func given(a any) core.Given {
-	number := func(v scalar.Value) core.Given { return core.Given{Kind: core.GivenNumber, Num: v} }
-	switch a := a.(type) {
-	case core.ValID:
-		return core.Given{Kind: core.GivenVal, Val: a}
-	case float64:
-		return number(scalar.Value{Type: dtype.Double, Re: a})
-	case int:
-		return number(scalar.Value{Type: dtype.Int, I: int64(a)})
-	case bool:
-		v := scalar.Value{Type: dtype.Bool}
-		if a {
-			v.I = 1
-		}
-		return number(v)
-	case dtype.Type:
-		return core.Given{Kind: core.GivenDType, Num: scalar.Value{I: int64(a)}}
-	case []int:
-		l := core.Given{Kind: core.GivenList}
-		for _, x := range a {
-			l.List = append(l.List, given(x))
-		}
-		return l
-	case []bool:
-		l := core.Given{Kind: core.GivenList}
-		for _, x := range a {
-			l.List = append(l.List, given(x))
-		}
-		return l
-	case []core.ValID:
-		l := core.Given{Kind: core.GivenList}
-		for _, x := range a {
-			l.List = append(l.List, given(x))
-		}
-		return l
-	}
-	return core.Given{}
-}
 
 const benchSize = 4096
 
@@ -101,8 +29,7 @@ var benchPrograms = map[string]func(p *program) core.ValID{
 	},
 	"layernorm": func(p *program) core.ValID {
 		x, w, b := p.tensor(-1, -1), p.tensor(-1), p.tensor(-1)
-		out, err := p.f.Call(core.Lookup("var_mean"), givens([]any{x, []int{1}, 0, true}), nil)
-		require.NoError(p.t, err)
+		out := p.calls("var_mean", x, []int{1}, 0, true)
 		y := p.call("mul", p.call("sub", x, out[1]), p.call("rsqrt", p.call("add", out[0], 1e-5)))
 		return p.call("add", p.call("mul", y, w), b)
 	},

@@ -265,6 +265,13 @@ func (d *decoder) addOutputs() {
 	}
 }
 
+// Memory returns the memory of in, a tensor, with its elements.
+func (in *Input) Memory() *Memory {
+	m := NewMemory(in.Array.Type, in.Array.Shape, in.Strides, in.Offset)
+	m.Write(in.Array)
+	return m
+}
+
 // repeats reports whether elements of in share memory.
 func (in *Input) repeats() bool {
 	for d, n := range in.Array.Shape {
@@ -275,9 +282,33 @@ func (in *Input) repeats() bool {
 	return false
 }
 
-// Memory returns the memory of in, a tensor, with its elements.
-func (in *Input) Memory() *Memory {
-	m := NewMemory(in.Array.Type, in.Array.Shape, in.Strides, in.Offset)
-	m.Write(in.Array)
-	return m
+// Inputs returns dense inputs for f: tensors of the given sizes, one for each,
+// and scalars, in order. Values depend on seed; those of integer tensors are
+// from -2 to 7.
+func Inputs(f *core.Fusion, seed uint64, sizes ...[]int64) []Input {
+	d := &decoder{reader: reader{hash: seed}}
+	var all []Input
+	for _, v := range f.Inputs() {
+		x := f.Val(v)
+		if !x.Tensor {
+			all = append(all, Input{Scalar: d.value(x.DType, false)})
+			continue
+		}
+		shape := sizes[0]
+		sizes = sizes[1:]
+		in := Input{Array: core.NewArray(x.DType, shape), Strides: make([]int64, len(shape))}
+		step := int64(1)
+		axes := x.Domain.Allocation()
+		for k := len(axes) - 1; k >= 0; k-- {
+			dim := slices.Index(x.Domain.Logical, axes[k])
+			if x.Domain.Contig[k] == core.NotApplicable && shape[dim] != 1 {
+				continue // expanded
+			}
+			in.Strides[dim] = step
+			step *= max(shape[dim], 1)
+		}
+		d.fill(&in)
+		all = append(all, in)
+	}
+	return all
 }
