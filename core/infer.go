@@ -121,7 +121,7 @@ func (f *Fusion) promote(op *OpInfo, args []Arg) (dtype.Type, error) {
 		t, s := f.operandType(a)
 		if i < op.Promote.Skip {
 			if !t.IsBool() && !t.IsInt() {
-				return t, invalidType("%s(): %s must be of bool, got %v", op.Name, params[i].Name, t)
+				return t, invalidType("%s(): %s must be of bool or integer type, got %v", op.Name, params[i].Name, t)
 			}
 			continue
 		}

@@ -107,7 +107,7 @@ func TestBinaryNarrowAndUnsigned(t *testing.T) {
 		{"add", dtype.UInt64, -1, 2, 1}, {"div", dtype.UInt64, -1, 2, highest}, {"div", dtype.UInt64, 5, 0, 0}, {"fmod", dtype.UInt64, -1, 10, 5},
 		{"remainder", dtype.UInt64, -1, 10, 5}, {"minimum", dtype.UInt64, -1, 2, 2}, {"maximum", dtype.UInt64, -1, 2, -1},
 		{"pow", dtype.UInt64, -1, -1, -1}, {"gcd", dtype.UInt64, -1, 10, 5}, {"bitwise_right_shift", dtype.UInt64, -1, 60, 15},
-		{"bitwise_left_shift", dtype.UInt64, 1, -1, 0}, {"logical_right_shift", dtype.UInt64, -1, 60, 15}, {"logical_right_shift", dtype.UInt64, -1, -1, 0},
+		{"bitwise_left_shift", dtype.UInt64, 1, -1, 0}, {"bitwise_left_shift", dtype.UInt64, 3, 62, -1 << 62}, {"logical_right_shift", dtype.UInt64, -1, 60, 15}, {"logical_right_shift", dtype.UInt64, -1, -1, 0},
 	} {
 		require.Equal(t, []int64{c.want}, resultOf(t, c.name, ints(c.t, c.x), ints(c.t, c.y)).I, "%s(%d, %d) of %v", c.name, c.x, c.y, c.t)
 	}

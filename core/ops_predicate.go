@@ -33,8 +33,8 @@ var (
 	IsInfOp = def(predicate("isinf", AcceptAll, func(a float64) bool { return math.IsInf(a, 0) }, false, cmplx.IsInf,
 		Spelling{F32: "isinf($0)", C64: "isinf($0)"},
 		"Whether x is infinite, a Bool. A complex number is infinite if one of its parts is."))
-	IsNaNOp = def(predicate("isnan", AcceptAll, func(a float64) bool { return a != a }, false,
-		func(a complex128) bool { return a != a },
+	IsNaNOp = def(predicate("isnan", AcceptAll, math.IsNaN, false,
+		func(a complex128) bool { return math.IsNaN(real(a)) || math.IsNaN(imag(a)) },
 		Spelling{F32: "isnan($0)", C64: "isnan($0)"},
 		"Whether x is NaN, a Bool. A complex number is NaN if one of its parts is."))
 	IsNegInfOp = def(predicate("isneginf", AcceptReal, func(a float64) bool { return math.IsInf(a, -1) }, false, nil,

@@ -104,8 +104,8 @@ func TestTernaryErrors(t *testing.T) {
 		args []any
 		want string
 	}{
-		{"where", []any{x, x, x}, "where(): cond must be of bool, got Float"},
-		{"where", []any{0.5, x, x}, "where(): cond must be of bool, got Double"},
+		{"where", []any{x, x, x}, "where(): cond must be of bool or integer type, got Float"},
+		{"where", []any{0.5, x, x}, "where(): cond must be of bool or integer type, got Double"},
 		{"clamp", []any{z, 0, 1}, "clamp(): x must be of real type, got ComplexFloat"},
 		{"clamp", []any{x, nil, 1i}, "clamp(): max must be of real type, got ComplexDouble"},
 		{"threshold", []any{x, 1i, 1}, "threshold(): thr must be of real type, got ComplexDouble"},

@@ -57,7 +57,7 @@ func TestUnaryFunctions(t *testing.T) {
 		{"abs", -3, 3, [4]float64{0, 0, i, i}},
 		{"neg", 3, -3, [4]float64{z, 0, -i, i}},
 		{"relu", -3, 0, [4]float64{0, 0, i, 0}},
-		{"relu", 3, 3, [4]float64{0, 0, i, 0}},
+		{"relu", 0.5, 0.5, [4]float64{0, 0, i, 0}},
 		{"sign", -3, -1, [4]float64{0, 0, 1, -1}},
 		{"real", -3, -3, [4]float64{0, z, i, -i}},
 		{"set", -3, -3, [4]float64{0, z, i, -i}},

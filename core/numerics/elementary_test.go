@@ -42,6 +42,21 @@ func TestPowExact(t *testing.T) {
 	}
 }
 
+// Small integer powers are those of big.Float, rounded once.
+func TestPowRoundsOnce(t *testing.T) {
+	for i := range 50 {
+		x := 0.5 + float64(i)*0.0713
+		p := new(big.Float).SetPrec(4000).SetInt64(1)
+		for n := 1; n <= maxMultiply; n++ {
+			p.Mul(p, new(big.Float).SetFloat64(x))
+			want, _ := p.Float64()
+			require.Equal(t, want, Pow(x, float64(n)), "%v ** %d", x, n)
+			want, _ = new(big.Float).SetPrec(200).Quo(big.NewFloat(1), p).Float64()
+			require.Equal(t, want, Pow(x, float64(-n)), "%v ** -%d", x, n)
+		}
+	}
+}
+
 func TestElementarySpecial(t *testing.T) {
 	for _, c := range []struct {
 		name    string

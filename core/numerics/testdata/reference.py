@@ -165,7 +165,10 @@ powers += [(random.uniform(0.5, 40), float(n)) for n in (2, 3, -1, -2, 7, -13, 6
 powers += [(3.0, 2.0), (10.0, -2.0), (5e-324, -0.75), (1e-310, 0.9), (1.7e308, 0.99), (1.5, 1750.0), (0.7, 2080.5)]
 for x, y in powers:
     write("Pow", [x, y], [mp.power(mp.mpf(x), mp.mpf(y))])
-small = [1e-300, 1e-9, 1.2e-7, 9e-7, 1e-6, 0.3, -1.5, 1.5707963, 3.0]
+for _ in range(20):  # where the logarithm has the longest series
+    x = float(random.choice([random.uniform(0.71, 0.75), random.uniform(1.35, 1.41)]))
+    write("Pow", [x, y := float(random.uniform(-705, 705) / mp.log(x))], [mp.power(mp.mpf(x), mp.mpf(y))])
+small = [1e-300, 1e-9, -9.9e-8, 1.2e-7, 9e-7, 1e-6, 0.3, -1.5, 1.5707963, 3.0]
 real("Tan", mp.tan, small)
 real("Sinh", mp.sinh, small + [-30.0, 709.5, -710.2, 710.4])
 real("Cosh", mp.cosh, small + [-30.0, 709.5, -710.2, 710.4])
