@@ -9,7 +9,7 @@
 //
 // Functions of package math that mean the same in torch and are accurate to 4
 // units of the last place or nearly (Exp, Exp2, Expm1, Log1p, Trunc, Erf, Erfc,
-// Erfinv, the hyperbolic functions and others) are not repeated. Rounding to an
+// Erfinv, Tanh and others) are not repeated. Rounding to an
 // element type is in package dtype.
 package numerics
 
