@@ -214,7 +214,7 @@ func (f *Fusion) DefineScalar(t dtype.Type) (ValID, error) {
 	if err := f.checkBuilding(); err != nil {
 		return NoVal, err
 	}
-	if t == dtype.Null || t.Size() == 0 || t == dtype.Float4E2M1FNx2 {
+	if !t.Computes() {
 		return NoVal, invalidType("define_scalar(): dtype is %v; a scalar has one of the whole-byte types", t)
 	}
 	v := ValID(len(f.vals))

@@ -149,7 +149,7 @@ func (f *Fusion) promote(op *OpInfo, args []Arg) (dtype.Type, error) {
 			t = weak(t)
 		}
 	}
-	if op.Meaning.Any == nil && (t.Size() == 0 || t == dtype.Float4E2M1FNx2) {
+	if op.Meaning.Any == nil && !t.Computes() {
 		return t, invalidType("%s(): %v has no arithmetic; cast it to a wider type", op.Name, t)
 	}
 	if !accepts(op.Promote.Accept, t) && op.Promote.Compute != BoolOperands {

@@ -28,7 +28,7 @@ func expandCast(f *Fusion, op *OpInfo, args []Arg) ([]ValID, error) {
 
 // checkCast fails if elements cannot be converted to t one by one.
 func checkCast(t dtype.Type) error {
-	if t == dtype.Null || t.Size() == 0 || t == dtype.Float4E2M1FNx2 {
+	if !t.Computes() {
 		return invalidType("cast(): dtype is %v, which is not a type to compute with", t)
 	}
 	return nil

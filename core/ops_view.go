@@ -369,7 +369,7 @@ var ShapeOp = def(OpInfo{Name: "shape", Group: groupView, Class: Query,
 
 // checkElementType reports unless tensors of dtype t can be made.
 func checkElementType(op *OpInfo, t dtype.Type) error {
-	if !t.Valid() || t.Size() == 0 || t == dtype.Float4E2M1FNx2 {
+	if !t.Computes() {
 		return invalidType("%s(): dtype is %v, which is not a type to compute with", op.Name, t)
 	}
 	return nil

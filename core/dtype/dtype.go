@@ -107,6 +107,10 @@ func (t Type) Bits() int { return int(infos[t].bits) }
 // and [Null] have none.
 func (t Type) Size() int { return int(infos[t].bits) / 8 }
 
+// Computes reports whether arithmetic is defined on t: it has a value in
+// package core. Others (fp4, Null) only name memory.
+func (t Type) Computes() bool { return t.Valid() && t.Size() > 0 && t != Float4E2M1FNx2 }
+
 // Class returns the arithmetic that t belongs to.
 func (t Type) Class() Class { return infos[t].class }
 
