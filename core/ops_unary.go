@@ -202,7 +202,7 @@ func erfcinv() OpInfo {
 	i := function("erfcinv", numerics.ErfcInv, nil,
 		"The inverse complementary error function of x; inf for 0, -inf for 2, NaN outside.").
 		rated(costErf, 4, Interval{0, 2})
-	i.Torch = "torch.special.ndtri(x / 2) * -(0.5 ** 0.5)"
+	i.Torch = "torch.where(x < 0, torch.nan, torch.special.ndtri(x / 2) * -(0.5 ** 0.5))"
 	return i
 }
 
