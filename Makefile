@@ -66,7 +66,7 @@ test-c: build
 	@set -e; for source in tests/c/*.c; do \
 		program=build/c/$$(basename $$source .c); \
 		$(CC) -std=c11 -O1 -g -Wall -Wextra -Werror -Icapi $$source -o $$program \
-			-Lpython/nvfuser_go -l:_C.abi3.so -Wl,-rpath,'$$ORIGIN/../../python/nvfuser_go' -pthread; \
+			-Lpython/nvfuser_go -l:_C.abi3.so -Wl,-rpath,'$$ORIGIN/../../python/nvfuser_go' -pthread -lm; \
 		echo $$program; timeout 300 $$program; done
 
 test-examples: build

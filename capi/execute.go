@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -48,7 +49,8 @@ func nvf_executor_destroy(h C.nvf_executor) { take[execution](handle(h)) }
 type prepared struct {
 	*executor.Plan
 	inputs  int
-	own     []int // the outputs of the description, by position in the plan
+	kind    uint64 // fingerprint of the inputs
+	own     []int  // the outputs of the description, by position in the plan
 	block   unsafe.Pointer
 	outputs []C.nvf_output
 }
@@ -71,7 +73,7 @@ func nvf_prepare(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, o
 		if err != nil {
 			return err
 		}
-		p := &prepared{Plan: plan, inputs: int(n)}
+		p := &prepared{Plan: plan, inputs: int(n), kind: fingerprint(tensors)}
 		*description = p.describe()
 		*out = C.nvf_plan(handles.put(p))
 		return nil
@@ -148,11 +150,44 @@ func run(h C.nvf_plan, inputs C.const_inputs, n C.int32_t, outputs C.const_memor
 	if err != nil {
 		return err
 	}
+	if fingerprint(tensors) != p.kind {
+		return core.InvalidArgumentf("the inputs are not those that the plan was prepared for: only their data may differ")
+	}
 	memories := make([]unsafe.Pointer, len(p.Outputs))
 	for i, memory := range unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(outputs)), int(numOutputs)) {
+		o := &p.Outputs[p.own[i]]
+		if memory == nil && o.SameAs < 0 && core.NumElements(o.Sizes) > 0 {
+			return core.InvalidArgumentf("output %d has no memory", i)
+		}
 		memories[p.own[i]] = memory
 	}
 	return p.Run(tensors, memories, core.RandomState{Seed: uint64(seed)}, stop)
+}
+
+// fingerprint is a hash of all of the inputs but where their data lie. A plan is
+// run without checking them again, and would read beyond other ones.
+func fingerprint(inputs []executor.Input) uint64 {
+	h := uint64(len(inputs))
+	mix := func(x uint64) { h = (h ^ x) * 0x9e3779b97f4a7c15; h ^= h >> 29 }
+	for i := range inputs {
+		x := &inputs[i]
+		if !x.Tensor {
+			mix(uint64(x.Scalar.Type))
+			mix(uint64(x.Scalar.I))
+			mix(math.Float64bits(x.Scalar.Re))
+			mix(math.Float64bits(x.Scalar.Im))
+			continue
+		}
+		mix(uint64(x.DType)<<32 | uint64(x.Device.Type)<<24 | uint64(x.Device.Index)<<8 | uint64(len(x.Sizes)))
+		if x.Data == nil {
+			mix(1)
+		}
+		for d := range x.Sizes {
+			mix(uint64(x.Sizes[d]))
+			mix(uint64(x.Strides[d]))
+		}
+	}
+	return h
 }
 
 // A job is a run on a thread of its own.
@@ -235,16 +270,16 @@ func inputOf(out *executor.Input, in *C.nvf_input, i int) error {
 		out.Scalar = given.Num
 		return err
 	}
-	t := dtypeOf(in.dtype)
 	switch {
-	case !t.Valid() || t == dtype.Null:
-		return core.InvalidTypef("execute(): input %d has the dtype number %d, which no dtype has", i, int(in.dtype))
+	case !isDType(int64(in.dtype)):
+		_, err := dtypeOf(int64(in.dtype), fmt.Sprintf("execute(): the dtype of input %d is", i))
+		return err
 	case in.rank < 0 || in.rank > core.MaxRank:
 		return core.InvalidArgumentf("execute(): input %d has %d dimensions; at most %d are supported", i, int(in.rank), core.MaxRank)
 	case in.device_type != C.NVF_CPU && in.device_type != C.NVF_CUDA:
 		return core.InvalidTypef("execute(): input %d is on a device of kind %d in the numbering of DLPack; fusions run on cpu and cuda devices", i, int(in.device_type))
 	}
-	*out = executor.Input{Tensor: true, DType: t, Data: in.data,
+	*out = executor.Input{Tensor: true, DType: dtype.Type(in.dtype), Data: in.data,
 		Sizes:   unsafe.Slice((*int64)(unsafe.Pointer(in.sizes)), int(in.rank)),
 		Strides: unsafe.Slice((*int64)(unsafe.Pointer(in.strides)), int(in.rank))}
 	if in.device_type == C.NVF_CUDA {

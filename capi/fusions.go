@@ -71,6 +71,9 @@ func nvf_fusion_create(out *C.nvf_fusion, e *C.nvf_error) C.int {
 
 //export nvf_fusion_parse
 func nvf_fusion_parse(text C.const_text, length C.int64_t, out *C.nvf_fusion, e *C.nvf_error) C.int {
+	if length < 0 {
+		return report(e, core.InvalidArgumentf("parse(): length is %d, which is negative", int64(length)))
+	}
 	source := string(unsafe.Slice((*byte)(unsafe.Pointer(text)), int(length)))
 	return guard(e, named("parse\n\n"+source), func() error {
 		f, err := core.Parse(source)
@@ -100,7 +103,11 @@ func nvf_define_tensor(h C.nvf_fusion, t C.const_tensor, out *C.nvf_value, e *C.
 			return core.InvalidArgumentf("define_tensor(): shape has %d dimensions; at most %d are supported", t.rank, core.MaxRank)
 		}
 		n := int(t.rank)
-		description := core.TensorDescription{DType: dtypeOf(t.dtype), CPU: t.is_cpu != 0}
+		kind, err := dtypeOf(int64(t.dtype), "define_tensor(): dtype is")
+		if err != nil {
+			return err
+		}
+		description := core.TensorDescription{DType: kind, CPU: t.is_cpu != 0}
 		for _, s := range unsafe.Slice((*int64)(unsafe.Pointer(t.shape)), n) {
 			description.Shape = append(description.Shape, s)
 		}
@@ -121,7 +128,11 @@ func nvf_define_tensor(h C.nvf_fusion, t C.const_tensor, out *C.nvf_value, e *C.
 //export nvf_define_scalar
 func nvf_define_scalar(h C.nvf_fusion, t C.int32_t, out *C.nvf_value, e *C.nvf_error) C.int {
 	return on(h, e, named("define_scalar"), func(d *definition) error {
-		v, err := d.fusion.DefineScalar(dtypeOf(t))
+		kind, err := dtypeOf(int64(t), "define_scalar(): dtype is")
+		if err != nil {
+			return err
+		}
+		v, err := d.fusion.DefineScalar(kind)
 		if err == nil {
 			*out = d.value(h, v)
 		}
@@ -140,10 +151,12 @@ func nvf_define_constant(h C.nvf_fusion, number C.const_values, t C.int32_t, out
 			return core.InvalidTypef("define_scalar(): value must be a bool, an int, a float or a complex, got %s", describeGiven(given))
 		}
 		value := given.Num
-		if to := dtypeOf(t); to != dtype.Null {
-			if value, err = constantOf(to, value); err != nil {
-				return err
-			}
+		to, err := dtypeOf(int64(t), "define_scalar(): dtype is")
+		if err == nil && to != dtype.Null {
+			value, err = constantOf(to, value)
+		}
+		if err != nil {
+			return err
 		}
 		*out = d.value(h, d.fusion.Constant(value))
 		return nil

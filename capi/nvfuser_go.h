@@ -273,14 +273,14 @@ typedef struct nvf_plan_description {
 /* Values of `device` below, besides the index of a CUDA device. */
 enum { NVF_ANY_DEVICE = -1, NVF_CPU_DEVICE = -2 };
 
-/* Checks the inputs against the definition and gives the plan to run them, of
- * which all but data and the values of numbers are fixed. device tells where to
- * run if no tensor does. *description lives until the plan is released. */
+/* Checks the inputs against the definition and gives the plan to run them.
+ * device tells where to run if no tensor does. *description lives until the plan
+ * is released. */
 NVF_API int nvf_prepare(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, nvf_plan *plan,
                         const nvf_plan_description **description, nvf_error *error);
 
-/* Runs a plan on inputs of the description that it was prepared for. outputs are
- * the memories to fill, one for each of the description. On an error their
+/* Runs a plan on the inputs that it was prepared for; only their data may lie
+ * elsewhere. outputs are the memories to fill, one for each of the description. On an error their
  * contents are undefined. */
 NVF_API int nvf_run(nvf_plan plan, const nvf_input *inputs, int32_t num_inputs, void *const *outputs, int32_t num_outputs,
                     uint64_t seed, nvf_error *error);

@@ -16,13 +16,16 @@ import (
 
 func unsafePointer[T any](p *T) unsafe.Pointer { return unsafe.Pointer(p) }
 
-// dtypeOf returns the type numbered n, or a type that is not Valid.
-func dtypeOf(n C.int32_t) dtype.Type {
-	if n < 0 || n > 255 {
-		return 255
+// dtypeOf returns the type numbered n. what begins the text of the error if there
+// is none.
+func dtypeOf(n int64, what string) (dtype.Type, error) {
+	if !isDType(n) {
+		return dtype.Null, core.InvalidTypef("%s %d, which is not the number of a dtype", what, n)
 	}
-	return dtype.Type(n)
+	return dtype.Type(n), nil
 }
+
+func isDType(n int64) bool { return n >= 0 && n <= 255 && dtype.Type(n).Valid() }
 
 // value is v as C sees it.
 func (d *definition) value(h C.nvf_fusion, v core.ValID) C.nvf_value {
@@ -64,11 +67,8 @@ func (d *definition) given(h C.nvf_fusion, v C.const_values) (core.Given, error)
 	case C.NVF_KIND_COMPLEX:
 		return number(scalar.Value{Type: dtype.ComplexDouble, Re: float64(v.real), Im: float64(v.imag)})
 	case C.NVF_KIND_DTYPE:
-		t := dtypeOf(C.int32_t(v.integer))
-		if v.integer < 0 || v.integer > 255 || !t.Valid() {
-			return core.Given{}, core.InvalidTypef("%d is not the number of a dtype", int64(v.integer))
-		}
-		return core.Given{Kind: core.GivenDType, Num: scalar.Value{I: int64(t)}}, nil
+		t, err := dtypeOf(int64(v.integer), "a dtype is")
+		return core.Given{Kind: core.GivenDType, Num: scalar.Value{I: int64(t)}}, err
 	case C.NVF_KIND_LIST:
 		if v.integer < 0 || v.integer > 1<<40 {
 			return core.Given{}, core.InvalidArgumentf("a list has %d items", int64(v.integer))
