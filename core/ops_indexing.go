@@ -319,12 +319,16 @@ func inferTakeAlongAxis(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 var ScatterOp = def(OpInfo{Name: "scatter", Group: groupIndexing, Class: Gather,
 	Signatures: signature(Param{Name: "arg", Kind: TensorIn}, Param{Name: "index", Kind: TensorIn},
 		Param{Name: "src", Kind: Operand}, Param{Name: "dim", Kind: Dim}),
+	Promote: Promotion{Accept: AcceptAll},
 	Expand: func(f *Fusion, op *OpInfo, args []Arg) ([]ValID, error) {
 		src := args[2]
 		if src.Kind == ScalarArg {
 			t := f.vals[args[0].Tensor].DType
-			if f.scalars.Type(src.Scalar).IsComplex() && !t.IsComplex() {
-				return nil, invalidType("scatter(): src is a complex number, which %v does not hold", t)
+			if err := checkAccepted(op, "arg", t); err != nil {
+				return nil, err
+			}
+			if err := checkValueType(op, "src", f.scalars.Type(src.Scalar), t); err != nil {
+				return nil, err
 			}
 			src = ScalarOf(f.castScalar(src.Scalar, t))
 		}

@@ -130,7 +130,7 @@ func TestScatter(t *testing.T) {
 		{dense(x, array(dtype.Int, []int64{3, 1}, 0, 0, 0)), []Given{givenInt(1)}, "scatter(): the size of dimension 0 of index must not be larger than that of arg, got 3 and 2"},
 		{dense(x, array(dtype.Int, []int64{2}, 0, 0)), []Given{givenInt(1)}, "scatter(): index has 1 dimensions and arg 2; they must have the same number"},
 		{dense(x, src), []Given{givenInt(1)}, "scatter(): index must be of integer type, got Float"},
-		{dense(x, index), []Given{{Kind: GivenNumber, Num: scalar.Value{Type: dtype.ComplexDouble, Im: 1}}}, "scatter(): src is a complex number, which Float does not hold"},
+		{dense(x, index), []Given{{Kind: GivenNumber, Num: scalar.Value{Type: dtype.ComplexDouble, Im: 1}}}, "scatter(): src is complex, and the elements are Float"},
 	} {
 		require.EqualError(t, callError(t, "scatter", c.operands, append(c.more, givenInt(1))), c.want)
 	}
@@ -186,4 +186,14 @@ func TestEmbedding(t *testing.T) {
 	} {
 		require.EqualError(t, callError(t, "embedding_fwd", c.operands, nil, c.keywords...), c.want)
 	}
+}
+
+// A type whose elements are less than a byte has no numbers.
+func TestScatterIntoPackedElements(t *testing.T) {
+	f := NewFusion()
+	x, err := f.DefineTensor(TensorDescription{Shape: []int64{2}, Contiguity: []Tri{Yes}, DType: dtype.Float4E2M1FN})
+	require.NoError(t, err)
+	index := define(t, f, dense(array(dtype.Int, []int64{1}, 0)), true)[0]
+	_, err = f.Call(ScatterOp, []Given{givenVal(x), index, givenInt(1), givenInt(0)}, nil)
+	require.EqualError(t, err, "scatter(): arg must be of any type, got Float4_e2m1fn")
 }

@@ -98,7 +98,7 @@ func extreme(t dtype.Type, sign int, unsigned, int32Value, int64Value int64) sca
 // checkAccepted returns an error unless t is a type that the row accepts and
 // that values can be computed in.
 func checkAccepted(op *OpInfo, param string, t dtype.Type) error {
-	if !accepts(op.Promote.Accept, t) || t.Size() == 0 || t == dtype.Float4E2M1FNx2 {
+	if !accepts(op.Promote.Accept, t) || !t.Computes() {
 		return invalidType("%s(): %s must be of %v type, got %v", op.Name, param, op.Promote.Accept, t)
 	}
 	return nil

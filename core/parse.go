@@ -306,9 +306,6 @@ func (p *parser) literal() (scalar.Value, error) {
 		if err != nil {
 			return v, err
 		}
-		if checkCast(t) != nil {
-			return v, fmt.Errorf("there are no numbers of dtype %s", t.Text())
-		}
 		if !t.Computes() {
 			return v, fmt.Errorf("there are no numbers of dtype %s", t.Text())
 		}
