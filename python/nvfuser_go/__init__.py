@@ -44,13 +44,10 @@ from nvfuser_go.fusion import (  # noqa: E402
     define_tensor,
     translate_fusion,
 )
-from nvfuser_go.inputs import draw_seed, prepare  # noqa: E402
 from nvfuser_go.nvfuser_direct_version import INTERFACE_VERSION, NvfuserVersion, Version  # noqa: E402
 from nvfuser_go.pytorch_utils import python_scalar_to_nvfuser_dtype, torch_dtype_to_nvfuser_dtype  # noqa: E402
 from nvfuser_go.unavailable import function as _unavailable_function  # noqa: E402
 from nvfuser_go.unavailable import kind as _unavailable_kind  # noqa: E402
-
-_C.set_hooks(prepare, draw_seed)
 
 ops = _C.ops
 

@@ -128,16 +128,6 @@ def _array(array: np.ndarray, position: int, written: bool) -> torch.Tensor:
         ) from failure
 
 
-def draw_seed() -> int:
-    """The seed of a run that draws random numbers, from torch's default generator: torch.manual_seed repeats runs."""
-    return int(torch.randint(2**63 - 1, (), dtype=torch.int64, device="cpu"))
-
-
-def seed() -> int:
-    """A seed for a run that draws random numbers: torch.manual_seed makes it repeatable."""
-    return int(torch.randint(2**63 - 1, ()).item())
-
-
 def device_index(device: Any) -> int | None:
     """The number of a CUDA device given as an int, a string or a torch.device; None for None, and for the CPU.
 
