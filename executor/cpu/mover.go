@@ -53,15 +53,12 @@ func slicing[D, S any](convert func(dst []D, src []S)) mover {
 		}
 		var d [most]D
 		var s [most]S
-		var dummyD D
-		var dummyS S
-		for ; n > 0; n -= most {
-			m := min(n, most)
-			moveBits[S](unsafe.Pointer(&s), 1, src, srcStep, m)
+		toSize, fromSize := int(unsafe.Sizeof(d[0])), int(unsafe.Sizeof(s[0]))
+		for i := 0; i < n; i += most {
+			m := min(n-i, most)
+			moveBits[S](unsafe.Pointer(&s), 1, unsafe.Add(src, i*srcStep*fromSize), srcStep, m)
 			convert(d[:m], s[:m])
-			moveBits[D](dst, dstStep, unsafe.Pointer(&d), 1, m)
-			dst = unsafe.Add(dst, m*dstStep*int(unsafe.Sizeof(dummyD)))
-			src = unsafe.Add(src, m*srcStep*int(unsafe.Sizeof(dummyS)))
+			moveBits[D](unsafe.Add(dst, i*dstStep*toSize), dstStep, unsafe.Pointer(&d), 1, m)
 		}
 	}
 }

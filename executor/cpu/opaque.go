@@ -16,6 +16,7 @@ type tensor struct {
 	sizes, strides []int64 // stride 0 along dimensions of which one element exists
 	buffer         int
 	offset         int64
+	empty          bool
 }
 
 // An opaqueStep is a node that reads and writes whole tensors.
@@ -54,11 +55,11 @@ func (b *builder) lowerOpaque(n *node) (*opaqueStep, error) {
 	s := &opaqueStep{e: n.expr, operand: map[int]int{}}
 	for _, v := range n.in {
 		x := &b.values[v]
-		s.in = append(s.in, tensor{x.dtype, x.sizes, x.place.strides, x.place.buffer, x.place.offset})
+		s.in = append(s.in, tensor{x.dtype, x.sizes, x.place.strides, x.place.buffer, x.place.offset, numElements(x.sizes) == 0})
 	}
 	for _, v := range n.out {
 		x := &b.values[v]
-		s.out = append(s.out, tensor{x.dtype, x.span, x.place.strides, x.place.buffer, x.place.offset})
+		s.out = append(s.out, tensor{x.dtype, x.span, x.place.strides, x.place.buffer, x.place.offset, numElements(x.span) == 0})
 	}
 	next := 0
 	for i, a := range n.expr.Args {
@@ -92,8 +93,12 @@ func (b *builder) argument(s *opaqueStep, i int, t dtype.Type, otherwise scalar.
 	return core.ConvertScalar(t, v), err
 }
 
-// at returns a pointer to the element at offset of t.
+// at returns a pointer to the element at offset of t; of an empty tensor, which
+// has no such element, one that is not to be followed.
 func (t *tensor) at(r *run, offset int64) unsafe.Pointer {
+	if t.empty {
+		return r.memory[t.buffer]
+	}
 	return unsafe.Add(r.memory[t.buffer], (t.offset+offset)*int64(t.dtype.Size()))
 }
 

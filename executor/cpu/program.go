@@ -375,7 +375,7 @@ func (l *lowering) scan(n *node) error {
 }
 
 // stores adds the stores of what the group computes: as soon as it is computed,
-// but those into the memory of an input last, because direct loads read it.
+// but those into the memory of an input last, when all loads of the tile are done.
 func (l *lowering) stores() {
 	writes := map[int][]int{} // register to values
 	for _, i := range l.g.members {

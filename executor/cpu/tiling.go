@@ -146,6 +146,12 @@ func (l *lowering) direct(crossed bool) {
 	t := l.t
 	taken := make([]bool, len(t.regs))
 	computed := make([]bool, len(t.regs))
+	written := map[int]bool{} // memory of inputs, at the end of the tile
+	for _, i := range t.code {
+		if i.code == opStore && l.b.buffers[i.access.buffer].kind == inputBuffer {
+			written[i.access.buffer] = true
+		}
+	}
 	keep := t.code[:0]
 	for _, i := range t.code {
 		switch i.code {
@@ -155,15 +161,14 @@ func (l *lowering) direct(crossed bool) {
 			}
 		case opLoad:
 			r := i.dst[0]
-			if t.liesAs(&t.regs[r], i.access, crossed) {
+			if !written[i.access.buffer] && t.liesAs(&t.regs[r], i.access, crossed) {
 				t.directs = append(t.directs, direct{r, i.access})
 				taken[r] = true
 				continue
 			}
 		case opStore:
 			r := i.src[0]
-			isInput := l.b.buffers[i.access.buffer].kind == inputBuffer
-			if computed[r] && !taken[r] && !isInput && i.access.absent == 0 && t.wholeForm(t.regs[r].form) && t.liesAs(&t.regs[r], i.access, crossed) {
+			if computed[r] && !taken[r] && !written[i.access.buffer] && i.access.absent == 0 && t.wholeForm(t.regs[r].form) && t.liesAs(&t.regs[r], i.access, crossed) {
 				t.directs = append(t.directs, direct{r, i.access})
 				taken[r] = true
 				continue

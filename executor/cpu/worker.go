@@ -115,12 +115,11 @@ func (w *worker) apply(i *instruction) {
 		i.kernel(dst, w.src, w.step, w.count(d.form))
 	default:
 		next := w.cols * domainSize[d.domain]
-		for range w.rows {
-			i.kernel(dst, w.src, w.step, w.cols)
-			dst = unsafe.Add(dst, next)
-			for k := range w.src {
-				w.src[k] = unsafe.Add(w.src[k], w.row[k])
+		for r := range w.rows {
+			for k, s := range i.src {
+				w.src[k] = unsafe.Add(w.ptr[s], r*w.row[k])
 			}
+			i.kernel(unsafe.Add(dst, r*next), w.src, w.step, w.cols)
 		}
 	}
 }
