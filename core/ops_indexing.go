@@ -477,7 +477,7 @@ func inferEmbedding(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 	for _, a := range f.Axes(input) {
 		axes = append(axes, f.denseAxis(a))
 	}
-	inf.add(t, append(axes, f.copyAxis(f.Axes(weight)[1])))
+	inf.add(t, append(axes, f.denseAxis(f.Axes(weight)[1])))
 	return inf, nil
 }
 
