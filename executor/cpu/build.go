@@ -83,7 +83,7 @@ func Build(f *core.Fusion, b *core.Binding, inputs, outputs []Layout, o Options)
 	p.buffers = bd.buffers
 	p.lifetimes()
 	p.runtime = nil
-	return p, nil
+	return p, p.checkMemory()
 }
 
 // lower makes the steps of the groups.
