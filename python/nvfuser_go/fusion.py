@@ -16,6 +16,7 @@ from nvfuser_go import _C, options
 from nvfuser_go.enums import DataType
 from nvfuser_go.errors import InvalidArgument, InvalidType, unsupported
 from nvfuser_go.inputs import ANY_DEVICE, PLAIN, device_number, prepare
+from nvfuser_go.pytorch_utils import torch_dtype_to_nvfuser_dtype
 
 if TYPE_CHECKING:
     from nvfuser_go.parameters import CompileParams
@@ -229,6 +230,14 @@ def _integers(name: str, values: Any) -> list[int]:
         raise InvalidType(f"define_tensor(): {name} must be a list of ints, got {values!r}") from None
 
 
+def _data_type(where: str, dtype: Any) -> DataType:
+    if isinstance(dtype, DataType):
+        return dtype
+    if isinstance(dtype, torch.dtype):
+        return torch_dtype_to_nvfuser_dtype(dtype)
+    raise InvalidType(f"{where}: dtype must be a DataType, got {dtype!r}")
+
+
 def _is_strides(values: Any) -> bool:
     """Whether the second argument by position is strides: numbers that are not all bools or None."""
     return isinstance(values, list | tuple | torch.Size) and not all(v is None or isinstance(v, bool) for v in values)
@@ -251,9 +260,7 @@ def add_tensor(fusion: Fusion, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         given[name] = value
     if names[0] not in given or (by_strides and "strides" not in given):
         raise InvalidType(f"define_tensor() needs argument {names[1] if names[0] in given else names[0]!r}")
-    dtype = given.get("dtype", DataType.Float)
-    if not isinstance(dtype, DataType):
-        raise InvalidType(f"define_tensor(): dtype must be a DataType, got {dtype!r}")
+    dtype = _data_type("define_tensor()", given.get("dtype", DataType.Float))
     is_cpu = bool(given.get("is_cpu", False))
     shape = _integers(names[0], given[names[0]])
     if by_strides:
@@ -293,8 +300,8 @@ def add_scalar(fusion: Fusion, value: Any, dtype: DataType | None) -> Any:
         if dtype is not None:
             raise InvalidType(f"define_scalar(): value must be a number or None, got {value!r}")
         value, dtype = None, value
-    if dtype is not None and not isinstance(dtype, DataType):
-        raise InvalidType(f"define_scalar(): dtype must be a DataType, got {dtype!r}")
+    if dtype is not None:
+        dtype = _data_type("define_scalar()", dtype)
     if value is None:
         return fusion._core.define_scalar((dtype or DataType.Double).value)
     return fusion._core.constant(value, -1 if dtype is None else dtype.value)

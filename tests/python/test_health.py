@@ -1,0 +1,38 @@
+"""python -m nvfuser_go."""
+
+import os
+import subprocess
+import sys
+
+from nvfuser_go import health
+
+
+def test_report():
+    report = health.report()
+    assert report.problems == []
+    lines = dict(report.lines)
+    assert lines["nvFuser interface"] == "0.2.36"
+    assert lines["trial fusion"] == "right"
+    assert {
+        "nvfuser_go",
+        "compiled core",
+        "Python",
+        "torch",
+        "numpy",
+        "CUDA driver",
+        "NVRTC",
+        "CPUs",
+        "kernel cache",
+    } <= lines.keys()
+    assert str(report).endswith("\nOK")
+
+
+def test_command_reports_problems():
+    environment = os.environ | {"NVFUSER_GO_REPRODIR": "/tmp", "NVFUSER_DUMP": "nosuch"}
+    done = subprocess.run(
+        [sys.executable, "-m", "nvfuser_go"], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 1
+    problems = [line for line in done.stdout.splitlines() if line.startswith("PROBLEM: ")]
+    assert "NVFUSER_GO_REPRODIR is not a variable of nvfuser_go" in problems[0]
+    assert "there is no option 'nosuch'" in problems[1]
