@@ -15,8 +15,11 @@ import (
 //
 // Errors: InvalidType if an argument is of the wrong kind or missing,
 // InvalidArgument if its value breaks a rule.
+//
+// A Query may be asked of a frozen fusion too, but by one goroutine at a time:
+// it may name a scalar that had no name.
 func (f *Fusion) Call(op *OpInfo, given []Given, keywords []Keyword) ([]ValID, error) {
-	if err := f.checkBuilding(); err != nil {
+	if err := f.checkBuilding(); err != nil && op.Class != Query {
 		return nil, err
 	}
 	args, err := f.bind(op, given, keywords)

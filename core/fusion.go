@@ -320,7 +320,7 @@ func (f *Fusion) Append(op *OpInfo, args []Arg) ([]ValID, error) { return f.appe
 // Apply adds op(args) with normalised arguments, with the rewriting that a
 // caller's call gets: promotion, broadcasting, composites.
 func (f *Fusion) Apply(op *OpInfo, args ...Arg) ([]ValID, error) {
-	if err := f.checkBuilding(); err != nil {
+	if err := f.checkBuilding(); err != nil && op.Class != Query {
 		return nil, err
 	}
 	args, err := f.withDefaults(op, args)

@@ -122,6 +122,8 @@ class FusionDefinition:
         """
         if not isinstance(tensor, torch.Tensor):
             raise InvalidType(f"from_pytorch(): tensor must be a torch.Tensor, got {type(tensor).__name__}")
+        if tensor.layout is not torch.strided:
+            raise InvalidType(f"from_pytorch(): tensor has layout {tensor.layout}; an input is dense and has strides")
         if tensor.device.type == "cpu" and tensor.dim() > 0 and not accepts_cpu_tensors:
             raise InvalidArgument("Found unsupported device cpu, only scalar CPU or CUDA tensors are supported")
         dtype = torch_dtype_to_nvfuser_dtype(tensor.dtype)

@@ -352,6 +352,8 @@ class FusionExecutorCache:
             if "verify" in given.enable:
                 self._fusion.verify()
         as_arrays = False
+        if type(inputs) is tuple:
+            inputs = list(inputs)
         if type(inputs) is not list or not PLAIN.issuperset(map(type, inputs)):
             inputs, as_arrays = prepare(inputs, self._aliased)
         outputs = self._executor.execute(inputs, ANY_DEVICE if device is None else device_number(device))

@@ -80,7 +80,7 @@ def _type_name(item: Any) -> str:
 
 
 def _tensor(tensor: torch.Tensor, position: int) -> torch.Tensor:
-    """A plain tensor on the same memory; conjugate and negative views are resolved into memory of their own."""
+    """The tensor, if it is one whose memory the core can read."""
 
     def refuse(what: str, advice: str) -> InvalidType:
         return InvalidType(f"execute(): input {position} is {what}; {advice}")
@@ -96,7 +96,7 @@ def _tensor(tensor: torch.Tensor, position: int) -> torch.Tensor:
         raise refuse(f"a quantized tensor ({tensor.dtype})", "pass x.dequantize()")
     if tensor.is_meta:
         raise refuse("a meta tensor, which has no data", "pass one that has")
-    return tensor.resolve_conj().resolve_neg()
+    return tensor
 
 
 def _array(array: np.ndarray, position: int, written: bool) -> torch.Tensor:

@@ -164,6 +164,18 @@ def test_definitions(kind, text, use):
     fd.execute([torch.ones(2, 3), torch.ones(3), torch.ones(4, dtype=torch.int64), torch.ones(1, 1)])
 
 
+def test_sizes_can_be_asked_after_the_block():
+    with FusionDefinition() as fd:
+        a = fd.define_tensor([-1, 4], True)
+        fd.add_output(a + 1.0)
+    assert (str(a.size(0)), str(a.shape()[1]), a.ndim) == ("i0", "nvfuser_index_t(4)", 2)
+
+
+def test_from_pytorch_of_a_sparse_tensor():
+    with FusionDefinition() as fd, pytest.raises(InvalidType, match=r"tensor has layout torch\.sparse_coo"):
+        fd.from_pytorch(torch.ones(2).to_sparse())
+
+
 def test_unknown_op():
     with pytest.raises(AttributeError, match="nosuch"):
         FusionDefinition().ops.nosuch()
