@@ -13,8 +13,8 @@ HEADINGS = ("", "name", "dtype", "shape")
 
 
 def escaped(text: str) -> str:
-    # Notebooks set the text of a bare <pre> in the font of the page.
-    return f'<pre style="font-family:monospace">{_html.escape(text)}</pre>'
+    # Notebooks set the text of a bare <pre> in the font of the page, and break long lines.
+    return f'<pre style="font-family:monospace;white-space:pre;overflow-x:auto">{_html.escape(text)}</pre>'
 
 
 def _name(value: Any) -> str:
