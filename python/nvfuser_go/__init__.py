@@ -57,6 +57,13 @@ execute_with_dtensors = _unavailable_function(__name__, "execute_with_dtensors")
 get_fusion_profile = _unavailable_function(__name__, "get_fusion_profile")
 reset_profiler = _unavailable_function(__name__, "reset_profiler")
 PythonProfiler = _unavailable_kind(__name__, "PythonProfiler")
+FusionProfile = _unavailable_kind(__name__, "FusionProfile")
+KernelProfile = _unavailable_kind(__name__, "KernelProfile")
+Split = _unavailable_kind(__name__, "Split")
+Merge = _unavailable_kind(__name__, "Merge")
+BroadcastOp = _unavailable_kind(__name__, "BroadcastOp")
+SqueezeOp = _unavailable_kind(__name__, "SqueezeOp")
+ReshapeOp = _unavailable_kind(__name__, "ReshapeOp")
 
 
 def version() -> str:
@@ -103,6 +110,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "BroadcastOp",
     "CacheOp",
     "CircularBufferOptions",
     "ClusterDims",
@@ -115,6 +123,7 @@ __all__ = [
     "FusionError",
     "FusionExecutorCache",
     "FusionGuard",
+    "FusionProfile",
     "GemmTile",
     "HeuristicParams",
     "IdMappingMode",
@@ -122,6 +131,7 @@ __all__ = [
     "InvalidType",
     "IterDomain",
     "KernelExecutor",
+    "KernelProfile",
     "LRUCache",
     "LaunchParams",
     "LoadStoreOpType",
@@ -133,6 +143,7 @@ __all__ = [
     "MatmulTileRasterizationOrder",
     "MatmulTilingStrategy",
     "MemoryType",
+    "Merge",
     "MissingDefinition",
     "MmaMacro",
     "MmaMacroEncode",
@@ -141,8 +152,11 @@ __all__ = [
     "PointwiseParams",
     "PythonProfiler",
     "ReductionParams",
+    "ReshapeOp",
     "Scalar",
     "SchedulerType",
+    "Split",
+    "SqueezeOp",
     "SupportedVectorization",
     "TensorDomain",
     "TensorView",

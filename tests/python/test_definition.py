@@ -16,6 +16,7 @@ from nvfuser_go import (
     FusionGuard,
     InvalidArgument,
     InvalidType,
+    ParallelType,
     Unsupported,
 )
 
@@ -377,6 +378,11 @@ def test_what_this_build_lacks_can_be_imported():
     ):
         with pytest.raises(Unsupported, match="is not supported by this build"):
             use()
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([2, 3], True)
+        for use in (lambda: x.split(0, 4), lambda: x.merge(0), lambda: x.axis(0).parallelize(ParallelType.grid_x)):
+            with pytest.raises(Unsupported, match=r"(TensorView|IterDomain)\.\w+\(\) is not supported by this build"):
+                use()
     assert nvfuser_go.CompileParams().maxrregcount == 255
     assert nvfuser_go.LaunchParams(bdimx=3).bdimx == 3
     for name in nvfuser_go.__all__:
