@@ -263,6 +263,12 @@ static int convert_list(Arguments *a, PyObject *object, Py_ssize_t position, int
   PyObject *snapshot = PySequence_Tuple(object);
   if (!snapshot) return -1;
   Py_ssize_t n = PyTuple_Size(snapshot);
+  if (n > NVF_MAX_ITEMS) {
+    Py_DECREF(snapshot);
+    PyErr_Format(value_error(), "%s(): %s %zd has a list of %zd items; at most %d are supported", a->function, a->noun,
+                 position + a->first, n, NVF_MAX_ITEMS);
+    return -1;
+  }
   struct block *block = new_block(a, snapshot, (size_t)n);
   if (!block) return -1;
   for (Py_ssize_t i = 0; i < n; i++)

@@ -8,6 +8,7 @@ typedef struct {
   PyObject_HEAD
   nvf_executor handle;
   FusionObject *fusion;
+  int is_large;
 } ExecutorObject;
 
 #define SELF ((ExecutorObject *)self)
@@ -16,6 +17,10 @@ typedef struct {
  * thread, in operations on elements: some 20 us, when releasing the lock and
  * waking another thread would cost as much again. */
 enum { SMALL_WORK = 1 << 15, SLICE_MS = 50 };
+
+/* Operations from which a fusion is large: making a plan takes 2 us for each, and
+ * the lock of the interpreter is released meanwhile. */
+enum { LARGE = 256 };
 
 PyObject *set_hooks(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
   (void)module;
@@ -37,8 +42,14 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
   if (!alive() || !check_count("executor", nargs, 1, 1)) return NULL;
   if (!PyObject_TypeCheck(args[0], fusion_type)) return PyErr_Format(PyExc_TypeError, "executor() takes a Fusion, got %R", args[0]);
   FusionObject *fusion = (FusionObject *)args[0];
-  if (!check(nvfi_freeze(fusion->handle, &error), &error) || !check(nvf_executor_create(fusion->handle, &handle, &error), &error))
-    return NULL;
+  int64_t num_exprs;
+  if (!fact_of(fusion, NVFI_NUM_EXPRS, 0, &num_exprs)) return NULL;
+  int status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = nvfi_freeze(fusion->handle, &error);
+  if (status == NVF_OK) status = nvf_executor_create(fusion->handle, &handle, &error);
+  Py_END_ALLOW_THREADS;
+  if (!check(status, &error)) return NULL;
   ExecutorObject *self = PyObject_New(ExecutorObject, executor_type);
   if (!self) {
     nvf_executor_destroy(handle);
@@ -47,6 +58,7 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
   Py_INCREF(args[0]);
   self->handle = handle;
   self->fusion = fusion;
+  self->is_large = num_exprs >= LARGE;
   return (PyObject *)self;
 }
 
@@ -100,6 +112,15 @@ static int read_inputs(Run *run, PyObject *inputs, int *to_numpy) {
   if (status == 0) inputs_refuse(plain);
   Py_DECREF(plain);
   return status > 0;
+}
+
+static int find_plan(ExecutorObject *self, Run *run, int32_t device) {
+  nvf_error error = {0};
+  int status;
+  PyThreadState *state = self->is_large ? PyEval_SaveThread() : NULL;
+  status = nvf_prepare(self->handle, run->in.inputs, run->in.count, device, &run->plan, &run->description, &error);
+  if (state) PyEval_RestoreThread(state);
+  return check(status, &error);
 }
 
 /* Whether no output is written into an input that was read as a copy. */
@@ -188,7 +209,6 @@ static int to_arrays(PyObject *list) {
 
 /* execute(inputs, device=-1) */
 static PyObject *execute(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
-  nvf_error error = {0};
   int64_t device = NVF_ANY_DEVICE;
   int to_numpy = 0, ok = 0;
   Run run; /* large, and not cleared */
@@ -201,8 +221,7 @@ static PyObject *execute(PyObject *self, PyObject *const *args, Py_ssize_t nargs
   run.outputs = NULL;
   run.memories = run.few_memories;
   run.seed = 0;
-  if (read_inputs(&run, args[0], &to_numpy) &&
-      check(nvf_prepare(SELF->handle, run.in.inputs, run.in.count, (int32_t)device, &run.plan, &run.description, &error), &error))
+  if (read_inputs(&run, args[0], &to_numpy) && find_plan(SELF, &run, (int32_t)device))
     ok = check_written(&run) && allocate_outputs(&run) && draw_seed(&run) && run_plan(&run) && mark_inputs(&run) &&
          (!to_numpy || to_arrays(run.outputs));
   if (run.plan) nvf_plan_release(run.plan);

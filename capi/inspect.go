@@ -175,6 +175,8 @@ func (d *definition) fact(what C.int32_t, id C.uint32_t) (int64, error) {
 	switch what {
 	case C.NVFI_FROZEN:
 		return truth(f.Frozen())
+	case C.NVFI_NUM_EXPRS:
+		return int64(f.NumExprs()), nil
 	case C.NVFI_IS_REDUCTION:
 		if err := checkID(id, f.NumAxes(), "axis"); err != nil {
 			return 0, err

@@ -53,6 +53,7 @@ int nvfi_text(nvf_fusion fusion, int32_t what, uint32_t id, const char *name, ch
 
 enum nvfi_fact {
   NVFI_FROZEN,
+  NVFI_NUM_EXPRS,
   NVFI_RANK,
   NVFI_DTYPE,
   NVFI_IS_SYMBOLIC,

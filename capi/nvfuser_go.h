@@ -121,6 +121,9 @@ enum nvf_kind {
   NVF_KIND_OTHER = 10   /* nothing that an operation takes; text: its type, for the error */
 };
 
+/* A list has at most this many items. */
+enum { NVF_MAX_ITEMS = 1 << 20 };
+
 /* An argument or a result of an operation. kind tells which fields count. */
 typedef struct nvf_value {
   int32_t kind; /* of enum nvf_kind */

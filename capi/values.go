@@ -70,8 +70,8 @@ func (d *definition) given(h C.nvf_fusion, v C.const_values) (core.Given, error)
 		t, err := dtypeOf(int64(v.integer), "a dtype is")
 		return core.Given{Kind: core.GivenDType, Num: scalar.Value{I: int64(t)}}, err
 	case C.NVF_KIND_LIST:
-		if v.integer < 0 || v.integer > 1<<40 {
-			return core.Given{}, core.InvalidArgumentf("a list has %d items", int64(v.integer))
+		if v.integer < 0 || v.integer > C.NVF_MAX_ITEMS {
+			return core.Given{}, core.InvalidArgumentf("a list has %d items; it must have from 0 to %d", int64(v.integer), C.NVF_MAX_ITEMS)
 		}
 		list := make([]core.Given, int(v.integer))
 		for i := range list {

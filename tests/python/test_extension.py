@@ -1,11 +1,14 @@
 """The compiled module _C: its types and operators, and how arguments and errors cross."""
 
+import ast
+import copy
 import gc
 import inspect
 import math
 import operator
 import threading
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,6 +112,25 @@ def test_operations_are_documented_functions():
         assert function.__doc__.startswith(f"{name}(")
         assert len(function.__doc__.splitlines()) >= 3
     assert str(inspect.signature(ops.add)) == "(x, y)"
+
+
+def test_the_stub_names_what_is_there():
+    tree = ast.parse(Path(_C.__file__).with_name("_C.pyi").read_text())
+    names = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    assert names.keys() | {"ops"} == {name for name in vars(_C) if not name.startswith("__")}
+    for name, node in names.items():
+        if isinstance(node, ast.ClassDef):
+            members = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
+            compiled = {m: v for m, v in vars(getattr(_C, name)).items() if type(v).__name__.endswith("descriptor")}
+            shown = {m for m in compiled if not m.startswith("__")}
+            assert {m for m in members if not m.startswith("__")} == shown, name
+            assert all(hasattr(getattr(_C, name), m) for m in members)
+
+
+@pytest.mark.parametrize("what", ["fusion", "x"])
+def test_nothing_is_copied_or_pickled(what, fusion, x):
+    with pytest.raises(TypeError, match="cannot pickle"):
+        copy.copy({"fusion": fusion, "x": x}[what])
 
 
 def test_text_is_parsed_back_and_compared(fusion, x):
@@ -368,6 +390,8 @@ def test_numbers_are_kept_exactly(fusion, x):
 def test_lists_of_any_depth_and_length(x):
     with pytest.raises(InvalidType, match="a list of 100000"):
         ops.add(x, [0] * 100_000)
+    with pytest.raises(InvalidArgument, match="argument 2 has a list of 2000000 items; at most 1048576"):
+        ops.sum(x, [0] * 2_000_000)
     endless = []
     endless.append(endless)
     with pytest.raises(InvalidType, match="a list nested too deeply"):

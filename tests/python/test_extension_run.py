@@ -222,6 +222,23 @@ def test_an_error_returns_nothing():
         executor.execute([a, 0])
 
 
+def test_large_fusions():
+    """Whose plans are made without the lock of the interpreter."""
+    fusion = _C.Fusion()
+    y = x = matrix(fusion)
+    for _ in range(1000):
+        y = y + x
+    fusion.add_output(y)
+    executor = _C.executor(fusion)
+
+    def body(k):
+        assert executor.execute([torch.ones(k + 1, 2)])[0].sum() == 1001 * 2 * (k + 1)
+
+    in_threads(8, body)
+    with pytest.raises(InvalidArgument, match="has 1 dimensions"):
+        executor.execute([torch.ones(2)])
+
+
 def test_execute_takes_a_list():
     executor = built(lambda x: x + 1)
     for wrong in (torch.ones(2, 2), None, {}, iter([])):
