@@ -4,7 +4,7 @@ The interface is that of nvFuser's package nvfuser_direct; compat.install() publ
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nvfuser_go import _C
 from nvfuser_go.enums import (
@@ -49,7 +49,10 @@ from nvfuser_go.pytorch_utils import python_scalar_to_nvfuser_dtype, torch_dtype
 from nvfuser_go.unavailable import function as _unavailable_function  # noqa: E402
 from nvfuser_go.unavailable import kind as _unavailable_kind  # noqa: E402
 
-ops = _C.ops
+if TYPE_CHECKING:
+    from nvfuser_go import _ops as ops
+else:
+    ops = _C.ops
 
 __version__ = _C.version()
 

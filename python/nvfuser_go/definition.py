@@ -1,7 +1,7 @@
 """FusionDefinition: the way in which programs define a fusion and run it."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -44,7 +44,10 @@ class FusionDefinition:
     repr() is Python source that defines the fusion again. `fec` is the FusionExecutorCache, once there is one.
     """
 
-    ops = _C.ops
+    if TYPE_CHECKING:
+        from nvfuser_go import _ops as ops
+    else:
+        ops = _C.ops
     sched = schedule
 
     def __enter__(self) -> "FusionDefinition":

@@ -160,7 +160,9 @@ def device_number(device: Any) -> int:
             return CPU_DEVICE
         if device.type != "cuda":
             raise InvalidArgument(f"device is {device}; fusions run on cpu and cuda devices")
-        number = torch.cuda.current_device() if device.index is None else device.index
+        number = device.index
+        if number is None:  # which must not start CUDA; until it is started, the current device is the first
+            number = torch.cuda.current_device() if torch.cuda.is_initialized() else 0
     elif isinstance(device, int) and not isinstance(device, bool):
         number = device
     else:

@@ -305,6 +305,7 @@ def test_devices():
         2,
         None,
     ]
+    assert torch.cuda.is_initialized() or fd._get_device_index("cuda") == 0
     for bad, error in (
         (256, InvalidArgument),
         (-1, InvalidArgument),
