@@ -31,6 +31,9 @@ FLOATS = [D.Half, D.BFloat16, D.Float, D.Double, D.Float8_e4m3fn, D.Float8_e5m2,
 COMPLEXES = [D.ComplexFloat, D.ComplexDouble]
 NARROW = [D.Half, D.BFloat16, D.Float8_e4m3fn, D.Float8_e5m2, D.Float8_e8m0fnu]
 
+# Cases that ran, by row of the op table, for the summary of the test run.
+ran: dict[str, int] = {}
+
 LAYOUTS = ["dense", "permuted", "expanded", "gapped"]
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from sweep_cases import Case, accepted, cases
 from sweep_reference import EITHER_ZERO, difference, reference
-from sweep_values import LAYOUTS, TORCH, Tensor, describe, make
+from sweep_values import LAYOUTS, TORCH, Tensor, describe, make, ran
 
 from nvfuser_go import _C, DataType, FusionDefinition, InvalidType
 
@@ -34,11 +34,6 @@ NEED_A_DIMENSION = {
     *("squeeze", "size", "select", "gather", "take_along_axis", "scatter", "triu", "matmul", "grouped_mm"),
     *("sdpfa_fwd", "stride_order"),
 }
-
-RUNS_OF_A_CASE = 2
-
-# Cases that ran, by row, for the summary and for the test of coverage.
-ran: dict[str, int] = {}
 
 
 @pytest.fixture(autouse=True)
@@ -180,7 +175,7 @@ def run(row: dict, case: Case, layout: str, dynamic: bool) -> str | None:
     zeros = row["class"] in ("elementwise", "view", "resize", "gather", "factory") and row["name"] not in EITHER_ZERO
     exact = [(0, 0.0)] * len(copies)
     ran[row["name"]] = ran.get(row["name"], 0) + 1
-    for attempt in range(RUNS_OF_A_CASE):
+    for attempt in range(2):
         got = program.fd.execute(program.inputs)
         if len(got) != 2 * len(want) + len(copies):
             return f"{len(got)} outputs, expected {2 * len(want) + len(copies)}"

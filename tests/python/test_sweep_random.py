@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from sweep_values import ran
 
 from nvfuser_go import DataType, FusionDefinition, InvalidArgument, InvalidType
 
@@ -97,6 +98,8 @@ def drawn(dtype: DataType, shape: tuple, seed: int, offset: int, dynamic: bool) 
         sizes = [fd.define_scalar(dtype=D.Int) for _ in shape] if dynamic else list(shape)
         key = [fd.define_scalar(dtype=D.Int) for _ in range(2)] if dynamic else [seed, offset]
         options = {"rng_seed": key[0], "rng_offset": key[1], "dtype": dtype}
+        for name in ("uniform", "normal"):
+            ran[name] = ran.get(name, 0) + 1
         return [fd.ops.uniform(-1.0, 3.0, sizes, **options), fd.ops.normal(0.5, 2.0, sizes, **options)]
 
     return run(build, [*shape, seed, offset] if dynamic else [])
@@ -129,6 +132,8 @@ def test_like(dtype: DataType, layout: str) -> None:
         return [fd.ops.rand_like(t, 11, 8), fd.ops.randn_like(t, 11, 8)]
 
     uniform, normal = run(build, [x])
+    for name in ("rand_like", "randn_like"):
+        ran[name] = ran.get(name, 0) + 1
     near(uniform, uniform_numbers(dtype, 11, 8, 60), dtype)
     near(normal, normal_numbers(dtype, 11, 8, 60), dtype)
 
