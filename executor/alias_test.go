@@ -83,7 +83,7 @@ func TestAliases(t *testing.T) {
 // TestAliasesOfSharedMemory gives one memory to two inputs, one of which is
 // written.
 func TestAliasesOfSharedMemory(t *testing.T) {
-	for _, shift := range []int{0, 1, 50} {
+	for _, at := range [][2]int{{0, 0}, {0, 1}, {1, 0}, {50, 0}} { // of the written one, of the other
 		p := &program{t, core.NewFusion()}
 		x, y := p.tensor(-1), p.tensor(-1)
 		p.alias(p.call("add", x, y), x)
@@ -93,19 +93,19 @@ func TestAliasesOfSharedMemory(t *testing.T) {
 		for i := range memory {
 			memory[i] = float32(i % 1000)
 		}
-		n := int64(len(memory) - shift)
+		n := int64(len(memory) - 50)
 		old := append([]float32(nil), memory...)
 		in := func(at int) executor.Input {
 			return executor.Input{Tensor: true, DType: dtype.Float, Data: unsafe.Pointer(&memory[at]), Sizes: []int64{n}, Strides: []int64{1}}
 		}
-		inputs := []executor.Input{in(0), in(shift)}
+		inputs := []executor.Input{in(at[0]), in(at[1])}
 		plan, err := executorOf(t, p.f).Plan(inputs)
 		require.NoError(t, err)
 		out := make([]float32, n)
 		requireNoError(t, plan.Run(inputs, []unsafe.Pointer{nil, unsafe.Pointer(&out[0])}, random, nil))
 		for i := range out {
-			require.Equal(t, old[i]+old[i+shift], memory[i], "shift %d, element %d", shift, i)
-			require.Equal(t, 2*old[i+shift], out[i], "shift %d, element %d", shift, i)
+			require.Equal(t, old[i+at[0]]+old[i+at[1]], memory[i+at[0]], "at %v, element %d", at, i)
+			require.Equal(t, 2*old[i+at[1]], out[i], "at %v, element %d", at, i)
 		}
 	}
 }

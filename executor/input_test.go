@@ -49,14 +49,14 @@ func TestInputErrors(t *testing.T) {
 		{"dtype", contiguous, []executor.Input{of(dense(), dtype.Int32)}, "execute(): input 0 (tv0) has dtype Int32, but the definition says Float"},
 		{"rank", contiguous, []executor.Input{floats(ints{3}, ints{1})}, "execute(): input 0 (tv0) has 1 dimensions, but the definition says 2"},
 		{"size", contiguous, []executor.Input{floats(ints{3, 5}, ints{5, 1})}, "execute(): input 0 (tv0) has size 5 in dimension 1, but the definition says 4"},
-		{"inner stride", contiguous, []executor.Input{floats(ints{3, 4}, ints{8, 2})}, "execute(): input 0 (tv0) has stride 2 in dimension 1, but the definition says that it is contiguous, which needs stride 1; sizes [3 4], strides [8 2]"},
-		{"outer stride", contiguous, []executor.Input{floats(ints{3, 4}, ints{5, 1})}, "execute(): input 0 (tv0) has stride 5 in dimension 0, but the definition says that it is contiguous, which needs stride 4; sizes [3 4], strides [5 1]"},
+		{"inner stride", contiguous, []executor.Input{floats(ints{3, 4}, ints{8, 2})}, "execute(): input 0 (tv0) has stride 2 in dimension 1, but the definition says that it is contiguous, which needs stride 1; sizes [3, 4], strides [8, 2]"},
+		{"outer stride", contiguous, []executor.Input{floats(ints{3, 4}, ints{5, 1})}, "execute(): input 0 (tv0) has stride 5 in dimension 0, but the definition says that it is contiguous, which needs stride 4; sizes [3, 4], strides [5, 1]"},
 		{"gap where one is allowed", []core.Tri{no, yes}, []executor.Input{floats(ints{3, 4}, ints{5, 1})}, ""},
 		{"anything where nothing is promised", []core.Tri{no, no}, []executor.Input{floats(ints{3, 4}, ints{1, 7})}, ""},
 		{"stride of size 1", contiguous, []executor.Input{floats(ints{1, 4}, ints{77, 1})}, ""},
 		{"strides of no elements", contiguous, []executor.Input{floats(ints{0, 4}, ints{9, 9})}, ""},
 		{"expanded", []core.Tri{none, yes}, []executor.Input{floats(ints{3, 4}, ints{0, 1})}, ""},
-		{"not expanded", []core.Tri{none, yes}, []executor.Input{dense()}, "execute(): input 0 (tv0) has size 3 and stride 4 in dimension 0, but the definition says that it is expanded (contiguity None), which needs stride 0; sizes [3 4], strides [4 1]"},
+		{"not expanded", []core.Tri{none, yes}, []executor.Input{dense()}, "execute(): input 0 (tv0) has size 3 and stride 4 in dimension 0, but the definition says that it is expanded (contiguity None), which needs stride 0; sizes [3, 4], strides [4, 1]"},
 		{"negative stride", []core.Tri{no, no}, []executor.Input{{Tensor: true, DType: dtype.Float, Data: dense().Data, Sizes: ints{3, 4}, Strides: ints{4, -1}}}, "execute(): input 0 (tv0) has stride -1 in dimension 1; a stride is not negative"},
 		{"no memory", contiguous, []executor.Input{{Tensor: true, DType: dtype.Float, Sizes: ints{3, 4}, Strides: ints{4, 1}}}, "execute(): input 0 (tv0) has 12 elements but no memory"},
 		{"no strides", contiguous, []executor.Input{{Tensor: true, DType: dtype.Float, Data: dense().Data, Sizes: ints{3, 4}}}, "execute(): input 0 (tv0) has 2 sizes but 0 strides"},
@@ -99,7 +99,7 @@ func TestAliasOfOverlappingElements(t *testing.T) {
 		p.alias(p.call("neg", v), v)
 		f.Freeze()
 		_, err = executorOf(t, f).Plan([]executor.Input{floats([]int64{3, 4}, strides)})
-		require.ErrorContains(t, err, "several of its elements share memory: sizes [3 4], strides")
+		require.ErrorContains(t, err, "several of its elements share memory: sizes [3, 4], strides")
 	}
 }
 

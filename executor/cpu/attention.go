@@ -51,7 +51,7 @@ func (b *builder) attention(s *opaqueStep) (*attention, error) {
 // dense returns the elements of t in row-major order, in float64 (0 and 1 of a
 // Bool).
 func dense(r *run, t *tensor) ([]float64, error) {
-	out := make([]float64, numElements(t.sizes))
+	out := make([]float64, core.NumElements(t.sizes))
 	if len(out) == 0 {
 		return out, nil
 	}
@@ -59,7 +59,7 @@ func dense(r *run, t *tensor) ([]float64, error) {
 	lines, n := along(t.sizes, last)
 	strides := denseOf(t.sizes)
 	return out, r.eachLine(lines, n, func(l *line) {
-		to := out[tensorOffset(strides, l.index):][:n]
+		to := out[offsetOf(strides, l.index):][:n]
 		p, step := t.at(r, t.lineAt(l.index, last)), int(t.strides[last])
 		if t.dtype.IsBool() {
 			for i, x := range load[uint8](t.dtype, p, step, n) {
@@ -143,12 +143,12 @@ func (x *loaded) value(n, hk, j int64) []float64 {
 // score is the score of query position i of head h and key position j.
 func (x *loaded) score(n, h, i, j int64) float64 {
 	at := [4]int64{n, h, i, j}
-	if x.causal && j > i || x.hidden != nil && x.hidden[tensorOffset(x.hiddenStrides, at[:])] == 0 {
+	if x.causal && j > i || x.hidden != nil && x.hidden[offsetOf(x.hiddenStrides, at[:])] == 0 {
 		return math.Inf(-1)
 	}
 	score := x.scale * dot(x.query(n, h, i), x.key(n, x.keyHead(h), j))
 	for k, added := range x.added {
-		score += added[tensorOffset(x.addedStrides[k], at[:])]
+		score += added[offsetOf(x.addedStrides[k], at[:])]
 	}
 	return score
 }
@@ -171,7 +171,7 @@ func attentionForward(b *builder, s *opaqueStep) (func(r *run) error, error) {
 		}
 		return r.eachLine([]int64{a.n, a.h, a.l}, a.s*(a.e+a.width+16), func(l *line) {
 			out, logsumexp := x.attend(l.index[0], l.index[1], l.index[2])
-			s.out[1].storeFloat(r, s.out[1].locate(l.index), logsumexp)
+			s.out[1].storeFloat(r, offsetOf(s.out[1].strides, l.index), logsumexp)
 			at := s.out[0].lineAt(l.index, 3)
 			for d, v := range out {
 				s.out[0].storeFloat(r, at+int64(d)*s.out[0].strides[3], v)

@@ -3,6 +3,7 @@ package cpu
 import (
 	"unsafe"
 
+	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
 )
 
@@ -190,7 +191,7 @@ func matmul(_ *builder, s *opaqueStep) (func(r *run) error, error) {
 		p.m, rowC = a.sizes[ra-2], batch
 	}
 	var products []product
-	eachPosition(c.sizes[:batch], func(index []int64) {
+	core.EachIndex(c.sizes[:batch], func(index []int64) {
 		q := p
 		// Batch dimensions are counted from the right.
 		q.a = a.part(batchOffset(a, index, max(ra-2, 0)), ra-2, ra-1)
@@ -199,7 +200,7 @@ func matmul(_ *builder, s *opaqueStep) (func(r *run) error, error) {
 		} else {
 			q.b = b.part(batchOffset(b, index, rb-2), rb-2, rb-1)
 		}
-		q.c = c.part(tensorOffset(c.strides[:batch], index), rowC, colC)
+		q.c = c.part(offsetOf(c.strides[:batch], index), rowC, colC)
 		products = append(products, q)
 	})
 	return func(r *run) error { return multiply(r, c.dtype, products) }, nil
@@ -209,21 +210,7 @@ func matmul(_ *builder, s *opaqueStep) (func(r *run) error, error) {
 // of the last n entries of index.
 func batchOffset(t *tensor, index []int64, n int) int64 {
 	n = min(n, len(index))
-	return tensorOffset(t.strides[:n], index[len(index)-n:])
-}
-
-// eachPosition calls yield with every index of sizes.
-func eachPosition(sizes []int64, yield func(index []int64)) {
-	index := make([]int64, len(sizes))
-	for range numElements(sizes) {
-		yield(index)
-		for d := len(sizes) - 1; d >= 0; d-- {
-			if index[d]++; index[d] < sizes[d] {
-				break
-			}
-			index[d] = 0
-		}
-	}
+	return offsetOf(t.strides[:n], index[len(index)-n:])
 }
 
 // linear is a product with the rows of the weight, and a bias for each of them.
@@ -248,10 +235,10 @@ func linear(_ *builder, s *opaqueStep) (func(r *run) error, error) {
 		p.m = x.sizes[row]
 	}
 	var products []product
-	eachPosition(x.sizes[:batch], func(index []int64) {
+	core.EachIndex(x.sizes[:batch], func(index []int64) {
 		q := p
-		q.a = x.part(tensorOffset(x.strides[:batch], index), row, rank-1)
-		q.c = c.part(tensorOffset(c.strides[:batch], index), row, colC)
+		q.a = x.part(offsetOf(x.strides[:batch], index), row, rank-1)
+		q.c = c.part(offsetOf(c.strides[:batch], index), row, colC)
 		products = append(products, q)
 	})
 	return func(r *run) error { return multiply(r, c.dtype, products) }, nil

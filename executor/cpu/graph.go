@@ -92,14 +92,6 @@ type builder struct {
 	late    []late
 }
 
-func numElements(sizes []int64) int64 {
-	n := int64(1)
-	for _, s := range sizes {
-		n *= s
-	}
-	return n
-}
-
 // denseStrides returns the row-major strides of span, 0 along size 1.
 func denseStrides(span []int64) []int64 {
 	strides := make([]int64, len(span))
@@ -136,7 +128,7 @@ func (b *builder) addBuffer(x buffer) int {
 
 // temporary returns the place of a new dense buffer for the span of value v.
 func (b *builder) temporary(v int, span []int64) place {
-	n := b.addBuffer(buffer{kind: tempBuffer, dtype: b.values[v].dtype, elements: numElements(span)})
+	n := b.addBuffer(buffer{kind: tempBuffer, dtype: b.values[v].dtype, elements: core.NumElements(span)})
 	return place{buffer: n, strides: denseStrides(span), owner: v}
 }
 

@@ -3,6 +3,8 @@ package cpu
 import (
 	"math/bits"
 	"slices"
+
+	"nvfuser_go/core"
 )
 
 // A group is nodes that run together over tiles of one iteration space, or one
@@ -83,7 +85,7 @@ func (b *builder) read(v, g int, mapping []int) {
 	switch {
 	case g < x.lowest:
 		return
-	case b.groups[g].hasEmptyAxis() && numElements(x.span) > 0:
+	case b.groups[g].hasEmptyAxis() && core.NumElements(x.span) > 0:
 		// No tile would compute it.
 		x.raise(g + 1)
 		return
@@ -299,7 +301,7 @@ func (b *builder) joinReduction(i, at int, mapping []int) []int {
 			want = append(want, u.sizes[d])
 		}
 	}
-	if g.chunked || total > limits.whole || total == 0 {
+	if total > limits.whole || total == 0 {
 		return nil
 	}
 	axes := g.axesFor(want, mapping)
@@ -376,7 +378,7 @@ func (b *builder) joinScan(i, at int, mapping []int) []int {
 	switch {
 	case a < 0:
 		return m
-	case g.sizes[a] > limits.whole || g.chunked || !g.accepts([]int{a}, false):
+	case g.sizes[a] > limits.whole || !g.accepts([]int{a}, false):
 		return nil
 	case g.inner == 0:
 		g.setInner([]int{a})

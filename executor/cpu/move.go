@@ -41,7 +41,7 @@ func pad(b *builder, s *opaqueStep) (func(r *run) error, error) {
 				return err
 			}
 		}
-		if numElements(to.sizes) == 0 {
+		if core.NumElements(to.sizes) == 0 {
 			return nil
 		}
 		return copyTensor(r, &to, &from)
@@ -179,7 +179,7 @@ func embedding(b *builder, s *opaqueStep) (func(r *run) error, error) {
 			if n == 0 {
 				return
 			}
-			row := l.integers(r, input, input.locate(l.index), 1, 1)[0]
+			row := l.integers(r, input, offsetOf(input.strides, l.index), 1, 1)[0]
 			to := out.at(r, out.lineAt(l.index, last))
 			step := int(out.strides[last])
 			if row < 0 || row >= weight.sizes[0] {

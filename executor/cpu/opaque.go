@@ -55,11 +55,11 @@ func (b *builder) lowerOpaque(n *node) (*opaqueStep, error) {
 	s := &opaqueStep{e: n.expr, operand: map[int]int{}}
 	for _, v := range n.in {
 		x := &b.values[v]
-		s.in = append(s.in, tensor{x.dtype, x.sizes, x.place.strides, x.place.buffer, x.place.offset, numElements(x.sizes) == 0})
+		s.in = append(s.in, tensor{x.dtype, x.sizes, x.place.strides, x.place.buffer, x.place.offset, core.NumElements(x.sizes) == 0})
 	}
 	for _, v := range n.out {
 		x := &b.values[v]
-		s.out = append(s.out, tensor{x.dtype, x.span, x.place.strides, x.place.buffer, x.place.offset, numElements(x.span) == 0})
+		s.out = append(s.out, tensor{x.dtype, x.span, x.place.strides, x.place.buffer, x.place.offset, core.NumElements(x.span) == 0})
 	}
 	next := 0
 	for i, a := range n.expr.Args {
@@ -102,15 +102,6 @@ func (t *tensor) at(r *run, offset int64) unsafe.Pointer {
 	return unsafe.Add(r.memory[t.buffer], (t.offset+offset)*int64(t.dtype.Size()))
 }
 
-// locate returns the offset of index.
-func (t *tensor) locate(index []int64) int64 {
-	o := int64(0)
-	for d, x := range index {
-		o += x * t.strides[d]
-	}
-	return o
-}
-
 // copyBits returns the mover that copies elements of t as they are.
 func copyBits(t dtype.Type) mover {
 	switch t.Size() {
@@ -148,7 +139,7 @@ func (l *line) integers(r *run, t *tensor, offset, stride, n int64) []int64 {
 // goroutines. cost is that of a call in element operations.
 func (r *run) eachLine(sizes []int64, cost int64, f func(l *line)) error {
 	const block = 4096 // element operations that a task is worth
-	n := numElements(sizes)
+	n := core.NumElements(sizes)
 	each := max(1, block/max(cost, 1))
 	return r.parallel(ceilDiv(n, each), n*max(cost, 1), func(next func() (int64, bool)) error {
 		l := &line{index: make([]int64, len(sizes))}
@@ -175,10 +166,11 @@ func along(sizes []int64, dim int) (lines []int64, length int64) {
 // lineAt returns the offset of the line along dim of t with index, which has no
 // entry for dim.
 func (t *tensor) lineAt(index []int64, dim int) int64 {
-	return tensorOffset(t.strides[:dim], index[:dim]) + tensorOffset(t.strides[dim+1:], index[dim:])
+	return offsetOf(t.strides[:dim], index[:dim]) + offsetOf(t.strides[dim+1:], index[dim:])
 }
 
-func tensorOffset(strides, index []int64) int64 {
+// offsetOf is the offset of index.
+func offsetOf(strides, index []int64) int64 {
 	o := int64(0)
 	for d, x := range index {
 		o += x * strides[d]

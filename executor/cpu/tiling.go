@@ -1,6 +1,10 @@
 package cpu
 
-import "slices"
+import (
+	"slices"
+
+	"nvfuser_go/core"
+)
 
 // A joined axis stands for neighbouring axes that every access of a group walks
 // as one.
@@ -56,7 +60,7 @@ func joinedSizes(axes []joined) (sizes []int64, n int64) {
 	for i, a := range axes {
 		sizes[i] = a.size
 	}
-	return sizes, numElements(sizes)
+	return sizes, core.NumElements(sizes)
 }
 
 func (l *lowering) accesses() []*access {

@@ -119,7 +119,7 @@ func (b *builder) reshape(v, r int) {
 // the old one together while they are contiguous.
 func reshapedStrides(sizes, strides, want []int64) ([]int64, bool) {
 	out := make([]int64, len(want))
-	if numElements(sizes) == 0 {
+	if core.NumElements(sizes) == 0 {
 		return out, true
 	}
 	j := len(want) - 1
