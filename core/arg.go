@@ -154,12 +154,12 @@ func (f *Fusion) checkArgs(op *OpInfo, args []Arg) error {
 			}
 		case a.Kind == IntArg && p.Kind == Dim:
 			if a.Int < 0 || a.Int >= rank {
-				return invalidArgument("%s(): %s is %d, which is not a dimension of a tensor with %d", op.Name, p.Name, a.Int, rank)
+				return invalidArgument("%s(): %s is %d, which is not a dimension of a tensor of rank %d", op.Name, p.Name, a.Int, rank)
 			}
 		case p.Kind == Dims:
 			for k, d := range a.Ints {
 				if d < 0 || d >= rank || k > 0 && d <= a.Ints[k-1] {
-					return invalidArgument("%s(): %s must be ascending dimensions of a tensor with %d, got %v", op.Name, p.Name, rank, a.Ints)
+					return invalidArgument("%s(): %s must be ascending dimensions of a tensor of rank %d, got %v", op.Name, p.Name, rank, a.Ints)
 				}
 			}
 		}

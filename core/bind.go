@@ -135,7 +135,7 @@ func checkElements(sizes []int64) error {
 		}
 		hi, lo := bits.Mul64(n, uint64(s))
 		if hi != 0 || lo > maxExtent {
-			return fmt.Errorf("shape %v has more than 2^63-1 elements", sizes)
+			return invalidArgument("shape %v has more than 2^63-1 elements", sizes)
 		}
 		n = lo
 	}

@@ -349,7 +349,7 @@ func (b *binding) dim(p *Param, n int64) (int64, error) {
 		return 0, invalidArgument("%s(): %s is %d, and a tensor with 0 dimensions has none", b.op.Name, p.Name, n)
 	}
 	if n < -r || n >= r {
-		return 0, invalidArgument("%s(): %s is %d, which is not a dimension of a tensor with %d: it must be from %d to %d", b.op.Name, p.Name, n, r, -r, r-1)
+		return 0, invalidArgument("%s(): %s is %d, which is not a dimension of a tensor of rank %d: it must be from %d to %d", b.op.Name, p.Name, n, r, -r, r-1)
 	}
 	if n < 0 {
 		n += r

@@ -44,11 +44,21 @@ func (e *Unsupported) Error() string {
 }
 
 func invalidArgument(format string, args ...any) error {
-	return &InvalidArgument{fmt.Sprintf(format, args...)}
+	return &InvalidArgument{sentence(format, args...)}
 }
 
 func invalidType(format string, args ...any) error {
-	return &InvalidType{fmt.Sprintf(format, args...)}
+	return &InvalidType{sentence(format, args...)}
+}
+
+// sentence is Sprintf with sizes as Python shows lists: [3, 4].
+func sentence(format string, args ...any) string {
+	for i, a := range args {
+		if list, ok := a.([]int64); ok {
+			args[i] = strings.ReplaceAll(fmt.Sprint(list), " ", ", ")
+		}
+	}
+	return fmt.Sprintf(format, args...)
 }
 
 // InvalidArgumentf makes an [InvalidArgument] for packages above core.

@@ -340,8 +340,8 @@ func TestReductionErrors(t *testing.T) {
 		invalid  error
 		want     string
 	}{
-		{"sum", x, []Given{givenInt(2)}, nil, &InvalidArgument{}, "sum(): dims is 2, which is not a dimension of a tensor with 2: it must be from -2 to 1"},
-		{"sum", x, nil, []Keyword{named("dim", givenInt(-3))}, &InvalidArgument{}, "sum(): dim is -3, which is not a dimension of a tensor with 2: it must be from -2 to 1"},
+		{"sum", x, []Given{givenInt(2)}, nil, &InvalidArgument{}, "sum(): dims is 2, which is not a dimension of a tensor of rank 2: it must be from -2 to 1"},
+		{"sum", x, nil, []Keyword{named("dim", givenInt(-3))}, &InvalidArgument{}, "sum(): dim is -3, which is not a dimension of a tensor of rank 2: it must be from -2 to 1"},
 		{"sum", x, []Given{givenInts(0, -2)}, nil, &InvalidArgument{}, "sum(): dims names dimension 0 twice"},
 		{"sum", x, []Given{{Kind: GivenOther, Name: "str"}}, nil, &InvalidType{}, "sum(): dims must be an int or a list of ints, got str"},
 		{"sum", x, nil, []Keyword{named("dtype", givenInt(5))}, &InvalidType{}, "sum(): dtype must be a DataType, got 5"},
@@ -366,28 +366,28 @@ func TestReductionTextErrors(t *testing.T) {
 	const x = "%0 = tensor f32 [4, 4] contiguity=[yes, yes]\n"
 	for text, want := range map[string]string{
 		"%1 = sum %0 dims=[] dtype=f32":                 "dims is empty",
-		"%1 = sum %0 dims=[2] dtype=f32":                "dims must be ascending dimensions of a tensor with 2, got [2]",
-		"%1 = sum %0 dims=[-1] dtype=f32":               "dims must be ascending dimensions of a tensor with 2, got [-1]",
-		"%1 = sum %0 dims=[1, 0] dtype=f32":             "dims must be ascending dimensions of a tensor with 2, got [1 0]",
+		"%1 = sum %0 dims=[2] dtype=f32":                "dims must be ascending dimensions of a tensor of rank 2, got [2]",
+		"%1 = sum %0 dims=[-1] dtype=f32":               "dims must be ascending dimensions of a tensor of rank 2, got [-1]",
+		"%1 = sum %0 dims=[1, 0] dtype=f32":             "dims must be ascending dimensions of a tensor of rank 2, got [1, 0]",
 		"%1 = sum %0 dims=[0] dtype=f64":                "arg is Float and must have the dtype of the result, Double",
 		"%1 = sum %0 dims=[0]":                          "arg is Float and must have the dtype of the result, Null",
 		"%1 = sum %0 dims=[0] keepdim=true dtype=f32":   "keepdim must be False in an expression",
 		"%1 = max %0 dims=[0] dtype=f32":                "dtype is Float; the result has the type of arg",
-		"%1 = cumsum %0 dim=7":                          "dim is 7, which is not a dimension of a tensor with 2",
+		"%1 = cumsum %0 dim=7":                          "dim is 7, which is not a dimension of a tensor of rank 2",
 		"%1 = cumsum %0 dim=0 init=1:i64":               "init is of type Int and must be Float in an expression",
 		"%1 = select %0 index=1:f64 dim=0":              "index must be of dtype Index, got Double",
 		"%1 = select %0 index=4 dim=0":                  "index must be from 0 to the size of dimension 0 less 1, got 4 and 4",
 		"%1, %2 = topk %0 k=true dim=0":                 "k must be of dtype Index, got Bool",
-		"%1 = argsort %0 dim=-1":                        "dim is -1, which is not a dimension of a tensor with 2",
-		"%1, %2, %3 = welford %0 dims=[0, 0]":           "dims must be ascending dimensions of a tensor with 2, got [0 0]",
+		"%1 = argsort %0 dim=-1":                        "dim is -1, which is not a dimension of a tensor of rank 2",
+		"%1, %2, %3 = welford %0 dims=[0, 0]":           "dims must be ascending dimensions of a tensor of rank 2, got [0, 0]",
 		"%1 = scatter %0, %0, 1:f64 dim=0":              "index must be of integer type, got Float",
 		"%1, %2, %3, %4 = sdpfa_fwd %0, %0, %0, %0, %0": "query has 2 dimensions",
 		"%1 = linear %0, %0, %0":                        "bias has 2 dimensions; beside arg2 with 2 it must have 1",
 		"%1 = embedding_fwd %0, %0 padding_idx=1.5:f32": "padding_idx must be of dtype Index, got Float",
 		"%1 = index_select %0, %0 dim=0":                "index must be of integer type, got Float",
 		"%1 = grouped_mm %0, %0, %0":                    "offsets must be of integer type, got Float",
-		"%1 = gather %0, %0 dim=9":                      "dim is 9, which is not a dimension of a tensor with 2",
-		"%1 = take_along_axis %0, %0 dim=-1":            "dim is -1, which is not a dimension of a tensor with 2",
+		"%1 = gather %0, %0 dim=9":                      "dim is 9, which is not a dimension of a tensor of rank 2",
+		"%1 = take_along_axis %0, %0 dim=-1":            "dim is -1, which is not a dimension of a tensor of rank 2",
 	} {
 		_, err := Parse(x + text)
 		require.ErrorContains(t, err, want, text)

@@ -304,7 +304,7 @@ func checkCat(f *Fusion, tensors []ValID, dim int) error {
 	}
 	first := tensors[0]
 	if dim < 0 || dim >= f.Rank(first) {
-		return invalidArgument("cat(): dim is %d, which is not a dimension of a tensor with %d", dim, f.Rank(first))
+		return invalidArgument("cat(): dim is %d, which is not a dimension of a tensor of rank %d", dim, f.Rank(first))
 	}
 	for k, v := range tensors {
 		switch {

@@ -64,7 +64,7 @@ func TestScanShapes(t *testing.T) {
 
 func TestScanErrors(t *testing.T) {
 	x := dense(array(dtype.Float, []int64{2}, 1, 2))
-	require.EqualError(t, callError(t, "cumsum", x, []Given{givenInt(1)}), "cumsum(): dim is 1, which is not a dimension of a tensor with 1: it must be from -1 to 0")
+	require.EqualError(t, callError(t, "cumsum", x, []Given{givenInt(1)}), "cumsum(): dim is 1, which is not a dimension of a tensor of rank 1: it must be from -1 to 0")
 	require.EqualError(t, callError(t, "cumsum", x, nil), `cumsum() needs argument "dim"; its arguments are arg, dim, init`)
 	require.EqualError(t, callError(t, "cummax", dense(array(dtype.ComplexFloat, []int64{1}, 1)), []Given{givenInt(0)}), "cummax(): arg must be of real type, got ComplexFloat")
 	require.EqualError(t, callError(t, "cumsum", dense(array(dtype.Int, []int64{2}, 1, 2)), []Given{givenInt(0), givenFloat(0.5)}), "cumsum(): init is a number of type Double, which Int does not hold")

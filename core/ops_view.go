@@ -258,7 +258,7 @@ var PermuteOp = def(OpInfo{Name: "permute", Group: groupView, Class: View,
 		dims, n := slices.Clone(args[1].Ints), int64(f.Rank(args[0].Tensor))
 		for i, d := range dims {
 			if d < -n || d >= n {
-				return nil, invalidArgument("permute(): dims[%d] is %d, which is not a dimension of a tensor with %d", i, d, n)
+				return nil, invalidArgument("permute(): dims[%d] is %d, which is not a dimension of a tensor of rank %d", i, d, n)
 			}
 			if d < 0 {
 				dims[i] += n

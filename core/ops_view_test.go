@@ -294,8 +294,8 @@ func TestBroadcastInDim(t *testing.T) {
 		p.fails("broadcast_dims has 2 entries, and arg has 1 dimensions", "broadcast_in_dim", x, []int{2, 3}, []int{0, 1})
 		p.fails("broadcast_dims[0] is 2, which is not a dimension of a shape with 2 entries", "broadcast_in_dim", x, []int{2, 3}, []int{2})
 		m := p.float(2, 3)
-		p.fails("broadcast_dims [1 0] is not strictly ascending at index 1", "broadcast_in_dim", m, []int{3, 2}, []int{1, 0})
-		p.fails("broadcast_dims [1 1] is not strictly ascending at index 1", "broadcast_in_dim", m, []int{3, 2}, []int{1, 1})
+		p.fails("broadcast_dims [1, 0] is not strictly ascending at index 1", "broadcast_in_dim", m, []int{3, 2}, []int{1, 0})
+		p.fails("broadcast_dims [1, 1] is not strictly ascending at index 1", "broadcast_in_dim", m, []int{3, 2}, []int{1, 1})
 		if !p.symbolic {
 			p.fails("the size of dimension 1 must be 1 or that of shape, got 3 and 4", "broadcast_in_dim", x, []int{2, 4}, []int{1})
 		} else {
@@ -357,7 +357,7 @@ func TestPermute(t *testing.T) {
 		p.gives(p.call("permute", p.call("expand", p.call("broadcast", p.float(2), []bool{true, false}), []int{2, 2}), []int{1, 0}), []int64{2, 2}, 0, 0, 1, 1)
 		p.fails("permute(): dims has 2 entries, and arg has 3 dimensions", "permute", x, []int{0, 1})
 		p.fails("permute(): Duplicate entries in transformation map: dims has 0 twice", "permute", x, []int{0, -3, 1})
-		p.fails("permute(): dims[2] is 3, which is not a dimension of a tensor with 3", "permute", x, []int{0, 1, 3})
+		p.fails("permute(): dims[2] is 3, which is not a dimension of a tensor of rank 3", "permute", x, []int{0, 1, 3})
 		p.fails("permute(): dims[0] is -4", "permute", x, []int{-4, 1, 2})
 	})
 }
@@ -409,11 +409,11 @@ func TestExpressionArguments(t *testing.T) {
 		"%1 = full shape=[2, 2:f64] fill_value=1 dtype=f32": "full(): shape[1] must be of dtype Index, got Double",
 		"%1 = expand %0 shape=[3, $0]":                      "expand(): shape[1] must be of dtype Index, got Double",
 		"%1 = iota length=3:i32 start=0 step=1 dtype=i64":   "iota(): length must be of dtype Index, got Int32",
-		"%1 = cat [%0] dim=2 manual_padding=false":          "cat(): dim is 2, which is not a dimension of a tensor with 2",
+		"%1 = cat [%0] dim=2 manual_padding=false":          "cat(): dim is 2, which is not a dimension of a tensor of rank 2",
 		"%1 = cat [%0] dim=-1 manual_padding=false":         "cat(): dim is -1",
 		"%1 = cat [%0] dim=0 manual_padding=true":           "an expression has a dim and manual_padding=False",
 		"%1 = cat [%0]":                                              "an expression has a dim",
-		"%1 = squeeze %0 dims=[1, 1]":                                "squeeze(): dims must be ascending dimensions of a tensor with 2, got [1 1]",
+		"%1 = squeeze %0 dims=[1, 1]":                                "squeeze(): dims must be ascending dimensions of a tensor of rank 2, got [1, 1]",
 		"%1 = squeeze %0 dims=[2]":                                   "squeeze(): dims must be ascending",
 		"%1 = permute %0 dims=[-1, 0]":                               "permute(): dims[0] is -1; it must be from 0 to 1",
 		"%1 = reshape %0 new_shape=[-1]":                             "reshape(): new_shape[0] is -1",

@@ -45,7 +45,7 @@ DEFINITIONS = [
     (
         "sum over dim 5",
         InvalidArgument,
-        "is 5, which is not a dimension of a tensor with 2",
+        "is 5, which is not a dimension of a tensor of rank 2",
         lambda o, v: o.sum(v.a, 5),
     ),
     ("permute with repeated dim", InvalidArgument, "dims has 0 twice", lambda o, v: o.permute(v.a, [0, 0])),
