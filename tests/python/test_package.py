@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from setuptools.errors import PlatformError
+from test_readme import block
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,8 +51,8 @@ def test_wheel_contains_the_package_and_nothing_else(wheel):
     assert contents == expected
 
 
-def test_wheel_installs_and_imports(wheel, tmp_path):
-    """In a new environment, which borrows torch and numpy from this one through a .pth file."""
+def test_wheel_installs_and_runs(wheel, tmp_path):
+    """The example of README.md, in a new environment that borrows torch and numpy from this one through a .pth file."""
     venv.create(tmp_path / "venv", with_pip=False)
     python = tmp_path / "venv/bin/python"
     (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
@@ -64,6 +65,9 @@ def test_wheel_installs_and_imports(wheel, tmp_path):
     version, file = out.split()
     assert version == (ROOT / "internal/version/VERSION").read_text().strip()
     assert Path(file).is_relative_to(site)
+    command = [python, "-c", block("python")]
+    out = subprocess.run(command, check=True, env=environment, cwd=tmp_path, capture_output=True, text=True).stdout
+    assert out.rstrip() == block("text").rstrip()
 
 
 def test_a_deleted_module_leaves_the_build(tmp_path):
