@@ -22,7 +22,7 @@ type product struct {
 }
 
 const (
-	productRows, productCols = 32, 64 // of a task
+	productRows, productCols = 64, 64 // of a task
 	productDepth             = 256    // summed elements that are packed at once
 )
 
@@ -71,7 +71,8 @@ func multiplyIn[T float64 | int64 | complex128](r *run, products []product, read
 		}
 	}
 	return r.parallel(int64(len(blocks)), work, func(next func() (int64, bool)) error {
-		w := &multiplier[T]{r: r, read: read, a: make([]T, productRows*productDepth), b: make([]T, productCols*productDepth), sums: make([]T, productRows*productCols)}
+		w := &multiplier[T]{r: r, read: read, a: make([]T, productRows*productDepth), b: make([]T, productCols*productDepth), sums: make([]T, productRows*productCols),
+			column: make([]T, productCols), bias: make([]T, productCols)}
 		for i, ok := next(); ok; i, ok = next() {
 			w.do(&blocks[i], store)
 		}
@@ -85,6 +86,8 @@ type multiplier[T float64 | int64 | complex128] struct {
 	r          *run
 	read       func(dst []T, p unsafe.Pointer, step int)
 	a, b, sums []T
+	column     []T // of a matrix that is packed column by column
+	bias       []T
 }
 
 func (w *multiplier[T]) do(x *block, store func(p unsafe.Pointer, x T)) {
@@ -101,13 +104,14 @@ func (w *multiplier[T]) do(x *block, store func(p unsafe.Pointer, x T)) {
 			}
 		}
 	}
-	var bias [1]T
+	if p.bias.t != nil {
+		w.read(w.bias[:x.cols], p.bias.t.at(w.r, p.bias.offset+x.col*p.bias.cols), int(p.bias.cols))
+	}
 	for i := range x.rows {
 		for j := range x.cols {
 			sum := w.sums[i*productCols+j]
 			if p.bias.t != nil {
-				w.read(bias[:], p.bias.t.at(w.r, p.bias.offset+(x.col+j)*p.bias.cols), 1)
-				sum += bias[0]
+				sum += w.bias[j]
 			}
 			store(p.c.t.at(w.r, p.c.offset+(x.row+i)*p.c.rows+(x.col+j)*p.c.cols), sum)
 		}
@@ -125,10 +129,10 @@ func (w *multiplier[T]) pack(dst []T, m *matrix, row, rows, k int64, depth int) 
 		}
 		return
 	}
-	var column [productCols]T
+	column := w.column[:rows]
 	for j := range depth {
-		w.read(column[:rows], at(0, int64(j)), int(m.rows))
-		for i, x := range column[:rows] {
+		w.read(column, at(0, int64(j)), int(m.rows))
+		for i, x := range column {
 			dst[i*productDepth+j] = x
 		}
 	}

@@ -218,11 +218,13 @@ func readFloats(out []float64, t dtype.Type, p unsafe.Pointer, step int) {
 		moveBits[uint64](unsafe.Pointer(&out[0]), 1, p, step, len(out))
 		return
 	}
-	var narrow [256]float32
-	for i := 0; i < len(out); i += len(narrow) {
-		m := min(len(narrow), len(out)-i)
-		loaders[t](unsafe.Pointer(&narrow), 1, unsafe.Add(p, i*step*t.Size()), step, m)
-		for k, x := range narrow[:m] {
+	room := scratches.Get().(*scratch)
+	defer scratches.Put(room)
+	narrow, _ := room.halves()
+	for i := 0; i < len(out); i += scratchElements {
+		m := min(scratchElements, len(out)-i)
+		loaders[t](narrow, 1, unsafe.Add(p, i*step*t.Size()), step, m)
+		for k, x := range elements[float32](narrow, m) {
 			out[i+k] = float64(x)
 		}
 	}

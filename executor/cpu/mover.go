@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"sync"
 	"unsafe"
 
 	"nvfuser_go/core/dtype"
@@ -42,23 +43,39 @@ func converting[D, S any](convert func(S) D) mover {
 	}
 }
 
-// slicing makes a mover of a function of slices, with a buffer for strided
+// A scratch is room for a part of a row on the way between two conversions. It
+// comes from a pool: an array of the caller would be allocated at every call,
+// because what it is passed to is not known to the compiler.
+type scratch [2 * scratchElements]uint64
+
+const scratchElements = 256
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// halves returns room for scratchElements elements of 8 bytes, twice.
+func (s *scratch) halves() (a, b unsafe.Pointer) {
+	return unsafe.Pointer(&s[0]), unsafe.Pointer(&s[scratchElements])
+}
+
+// slicing makes a mover of a function of slices, with a scratch for strided
 // elements on either side.
 func slicing[D, S any](convert func(dst []D, src []S)) mover {
-	const most = 256
+	var d D
+	var s S
+	toSize, fromSize := int(unsafe.Sizeof(d)), int(unsafe.Sizeof(s))
 	return func(dst unsafe.Pointer, dstStep int, src unsafe.Pointer, srcStep int, n int) {
 		if dstStep == 1 && srcStep == 1 {
 			convert(elements[D](dst, n), elements[S](src, n))
 			return
 		}
-		var d [most]D
-		var s [most]S
-		toSize, fromSize := int(unsafe.Sizeof(d[0])), int(unsafe.Sizeof(s[0]))
-		for i := 0; i < n; i += most {
-			m := min(n-i, most)
-			moveBits[S](unsafe.Pointer(&s), 1, unsafe.Add(src, i*srcStep*fromSize), srcStep, m)
-			convert(d[:m], s[:m])
-			moveBits[D](unsafe.Add(dst, i*dstStep*toSize), dstStep, unsafe.Pointer(&d), 1, m)
+		room := scratches.Get().(*scratch)
+		defer scratches.Put(room)
+		to, from := room.halves()
+		for i := 0; i < n; i += scratchElements {
+			m := min(n-i, scratchElements)
+			moveBits[S](from, 1, unsafe.Add(src, i*srcStep*fromSize), srcStep, m)
+			convert(elements[D](to, m), elements[S](from, m))
+			moveBits[D](unsafe.Add(dst, i*dstStep*toSize), dstStep, to, 1, m)
 		}
 	}
 }
@@ -72,7 +89,7 @@ func truth(b uint8) uint8 {
 
 // loaders and storers move between the memory of a dtype and its domain.
 var (
-	loaders = map[dtype.Type]mover{
+	loaders = [...]mover{
 		dtype.Bool:          converting(truth),
 		dtype.Int32:         converting(func(x int32) int64 { return int64(x) }),
 		dtype.Int:           moveBits[uint64],
@@ -88,7 +105,7 @@ var (
 		dtype.ComplexFloat:  converting(func(x complex64) complex128 { return complex128(x) }),
 		dtype.ComplexDouble: moveBits[complex128],
 	}
-	storers = map[dtype.Type]mover{
+	storers = [...]mover{
 		dtype.Bool:          moveBits[uint8],
 		dtype.Int32:         converting(func(x int64) int32 { return int32(x) }),
 		dtype.Int:           moveBits[uint64],

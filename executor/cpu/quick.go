@@ -478,14 +478,15 @@ func convert[S, D any](f func(S) D) kernel {
 // narrowing returns the rounding of float32s to the values of a narrower type:
 // a conversion to its bits and back.
 func narrowing(to dtype.Type) kernel {
-	const most = 256
 	narrow, widen := storers[to], loaders[to]
 	return func(dst unsafe.Pointer, src []unsafe.Pointer, step []int, n int) {
-		var bits [most]uint16
-		for i := 0; i < n; i += most {
-			m := min(n-i, most)
-			narrow(unsafe.Pointer(&bits), 1, unsafe.Add(src[0], 4*i*step[0]), step[0], m)
-			widen(unsafe.Add(dst, 4*i), 1, unsafe.Pointer(&bits), 1, m)
+		room := scratches.Get().(*scratch)
+		defer scratches.Put(room)
+		bits, _ := room.halves()
+		for i := 0; i < n; i += scratchElements {
+			m := min(n-i, scratchElements)
+			narrow(bits, 1, unsafe.Add(src[0], 4*i*step[0]), step[0], m)
+			widen(unsafe.Add(dst, 4*i), 1, bits, 1, m)
 		}
 	}
 }
