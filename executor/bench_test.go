@@ -68,3 +68,15 @@ func BenchmarkPrograms(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkCall plans and runs a fusion of 32 elements: the cost of a call.
+func BenchmarkCall(b *testing.B) {
+	e := executorOf(b, scaled(b, 3))
+	in := []executor.Input{floats([]int64{32}, []int64{1})}
+	out := make([]float32, 32)
+	for b.Loop() {
+		plan, err := e.Plan(in)
+		require.NoError(b, err)
+		require.NoError(b, plan.Run(in, []unsafe.Pointer{unsafe.Pointer(&out[0])}, core.RandomState{}, nil))
+	}
+}

@@ -246,7 +246,7 @@ func (b *builder) placeFoldRoot(i, lowest int) {
 		}
 		return axes
 	}
-	chunked := total > limits.whole || n.kind == reduce && total == 0
+	chunked := total > limits.whole || n.kind == reduce && (total == 0 || total > limits.squareTile && !foldsLast(u.sizes, n.dims))
 	at, m := b.root(lowest, space, func(g *group) bool {
 		axes := folded(g.match(space))
 		return len(axes) == 0 || g.accepts(axes, chunked) && (n.kind == reduce || !chunked || g.sequential || g.inner == 0)
@@ -269,6 +269,19 @@ func (b *builder) placeFoldRoot(i, lowest int) {
 	b.put(i, at, result)
 	b.read(n.in[0], at, m)
 	n.reads = [][]int{m}
+}
+
+// foldsLast reports whether dims has the last of the dimensions of sizes that
+// has more than one element. A fold that does not is read across: small parts of
+// many rows go through a tile faster than few columns of all rows (twice, for
+// the columns of 4096 by 4096).
+func foldsLast(sizes, dims []int64) bool {
+	for d := len(sizes) - 1; d >= 0; d-- {
+		if sizes[d] != 1 {
+			return slices.Contains(dims, int64(d))
+		}
+	}
+	return true
 }
 
 // accepts reports whether the inner axes of g are, or can become, axes.
