@@ -62,7 +62,7 @@ func (t *Table) beats(op Op, dt dtype.Type, a, b ID) bool {
 	case ok && ok2:
 		r, _ := arithmetic(op, dt, x, y)
 		return r == x
-	case !reasoned(dt):
+	case dt != dtype.Index:
 		return false
 	case op == Min:
 		return t.atMost(a, b)
@@ -72,11 +72,8 @@ func (t *Table) beats(op Op, dt dtype.Type, a, b ID) bool {
 
 // atMost reports whether a <= b provably.
 func (t *Table) atMost(a, b ID) bool {
-	if t.facts[a].Hi <= t.facts[b].Lo {
+	if t.facts[a].atMost(t.facts[b]) {
 		return true
-	}
-	if !t.exact(a) || !t.exact(b) {
-		return false
 	}
 	s := t.gather(dtype.Index, part{a, 1}, part{b, -1})
 	return t.sumFacts(&s).Hi <= 0
@@ -96,7 +93,7 @@ func (t *Table) comparison(op Op, a, b ID) ID {
 	if op != Eq || dt != dtype.Bool || t.Type(b) != dtype.Bool {
 		a, b, dt = t.unify(op, a, b)
 	}
-	if dt == dtype.Int { // the value is the same, and there is one node for both
+	if dt == dtype.Int && t.cannotWrap(a) && t.cannotWrap(b) { // one node for both types, and the rules of Index
 		a, b, dt = t.AsIndex(a), t.AsIndex(b), dtype.Index
 	}
 	x, ok := t.ConstInt(a)
@@ -129,6 +126,13 @@ func (t *Table) comparison(op Op, a, b ID) ID {
 	return r
 }
 
+// cannotWrap reports whether the Int id has the value of its view as an Index,
+// whatever the symbols are: it is no arithmetic.
+func (t *Table) cannotWrap(id ID) bool {
+	op := t.Op(id)
+	return op == Const || op == Symbol || op >= FirstOpaque
+}
+
 func (t *Table) equalsBool(a ID, value bool) ID {
 	if value {
 		return a
@@ -136,37 +140,28 @@ func (t *Table) equalsBool(a ID, value bool) ID {
 	return t.Not(a)
 }
 
-// less returns a < b, or a <= b, which it writes as a < b+1 unless that may
-// wrap.
+// less returns a < b, or a <= b, which it writes as a < b+1.
 func (t *Table) less(op Op, a, b ID) ID {
 	strict := op == Lt
 	fa, fb := t.facts[a], t.facts[b]
 	switch {
-	case fa.Hi < fb.Lo, !strict && fa.Hi <= fb.Lo:
+	case fa.Hi < fb.Lo, !strict && fa.atMost(fb):
 		return t.Bool(true)
-	case fa.Lo > fb.Hi, strict && fa.Lo >= fb.Hi:
+	case fa.Lo > fb.Hi, strict && fb.atMost(fa):
 		return t.Bool(false)
 	}
-	if t.exact(a) && t.exact(b) {
-		s := t.gather(dtype.Index, part{a, 1}, part{b, -1})
-		if !strict {
-			t.addTerm(&s, part{t.Int(-1), 1})
-		}
-		if !s.wrapped {
-			if r, ok := t.negative(s); ok {
-				return r
-			}
-		}
+	s := t.gather(dtype.Index, part{a, 1}, part{b, -1})
+	if !strict {
+		t.addTerm(&s, part{t.Int(-1), 1})
+	}
+	if r, ok := t.negative(s); ok {
+		return r
 	}
 	return t.intern(op, dtype.Bool, a, b)
 }
 
-// negative returns s < 0 in exact integers, even if s does not fit in 64 bits.
-// The products in s are exact.
+// negative returns s < 0, unless a coefficient has no negative.
 func (t *Table) negative(s sum) (ID, bool) {
-	if !s.negatable() {
-		return None, false
-	}
 	for range maxRounds {
 		f := t.sumFacts(&s)
 		if f.Hi < 0 {
@@ -178,17 +173,15 @@ func (t *Table) negative(s sum) (ID, bool) {
 		if !ok {
 			break
 		}
-		if s = reduced; s.wrapped {
-			return None, false
-		}
+		s = reduced
+	}
+	if !s.negatable() {
+		return None, false
 	}
 	if id, ok := t.withoutDivision(s); ok {
 		return id, true
 	}
 	low, high := s.sides()
-	if !t.sumExact(&low) || !t.sumExact(&high) {
-		return None, false
-	}
 	return t.intern(Lt, dtype.Bool, t.build(&low), t.build(&high)), true
 }
 
@@ -212,7 +205,7 @@ func (t *Table) reduce(s *sum) (sum, bool) {
 			}
 		}
 		f := t.sumFacts(&low)
-		if q := floorDiv(f.Lo, c); f.bounded() && q == floorDiv(f.Hi, c) {
+		if q := floorDiv(f.Lo, c); finite(f.Lo) && finite(f.Hi) && q == floorDiv(f.Hi, c) {
 			high.constant = q
 			return high, true
 		}
@@ -267,25 +260,12 @@ func (t *Table) withoutDivision(s sum) (ID, bool) {
 			for i := range n.terms { // each is negative
 				n.terms[i].coef = -n.terms[i].coef
 			}
-			if limit, ok := t.exactProduct(n, d); ok {
-				return t.Lt(a, limit), true
-			}
-			continue
+			return t.Lt(a, t.Mul(t.build(&n), d)), true
 		}
 		t.addTerm(&n, part{t.Int(1), 1})
-		if limit, ok := t.exactProduct(n, d); ok && t.facts[limit].Lo > math.MinInt64 {
-			return t.Lt(t.Add(limit, t.Int(-1)), a), true
-		}
+		return t.Lt(t.Add(t.Mul(t.build(&n), d), t.Int(-1)), a), true
 	}
 	return None, false
-}
-
-// exactProduct returns s*d if its value fits in 64 bits.
-func (t *Table) exactProduct(s sum, d ID) (ID, bool) {
-	if !mulFacts(t.sumFacts(&s), t.facts[d]).bounded() {
-		return None, false
-	}
-	return t.Mul(t.build(&s), d), true
 }
 
 // sides returns the sums a and b with s = a - b whose coefficients are
@@ -322,13 +302,17 @@ func (t *Table) equal(dt dtype.Type, a, b ID) ID {
 	if len(s.terms) == 0 {
 		return t.Bool(s.constant == 0)
 	}
+	if dt == dtype.Index && !s.negatable() {
+		return t.intern(Eq, dtype.Bool, min(a, b), max(a, b))
+	}
 	if s.terms[0].coef < 0 {
 		for i := range s.terms {
 			s.terms[i].coef = -s.terms[i].coef
 		}
 		s.constant = -s.constant
 	}
-	if f := t.sumFacts(&s); f.bounded() {
+	if dt == dtype.Index {
+		f := t.sumFacts(&s)
 		n := sum{dt: dt, terms: s.terms}
 		if f.Lo > 0 || f.Hi < 0 || !divides(t.sumFacts(&n).Divisor, s.constant) {
 			return t.Bool(false)

@@ -22,15 +22,11 @@ func (t *Table) Rem(a, b ID) ID { return t.division(Rem, a, b) }
 // CeilDiv returns a / b rounded up.
 func (t *Table) CeilDiv(a, b ID) ID {
 	a, b, dt := t.unify(FloorDiv, a, b)
-	if reasoned(dt) && t.facts[b].Lo >= 1 {
-		n := sum{dt: dt, constant: -1}
-		n.terms = []term{{a, 1}, {b, 1}}
-		if t.sumFacts(&n).bounded() {
-			return t.FloorDiv(t.linear(dt, part{a, 1}, part{b, 1}, part{t.integer(dt, 1), -1}), b)
-		}
-		if t.facts[a].Lo > math.MinInt64 {
-			return t.Neg(t.FloorDiv(t.Neg(a), b))
-		}
+	if dt == dtype.Index && t.Divides(b, a) {
+		return t.FloorDiv(a, b)
+	}
+	if dt == dtype.Index && t.facts[b].Lo >= 0 {
+		return t.FloorDiv(t.linear(dt, part{a, 1}, part{b, 1}, part{t.Int(1), -1}), b)
 	}
 	one, zero := t.integer(dt, 1), t.integer(dt, 0)
 	return t.Add(t.FloorDiv(a, b), t.Select(t.Eq(t.Mod(a, b), zero), zero, one))
@@ -48,11 +44,12 @@ const maxDepth = 64
 func (t *Table) divide(op Op, dt dtype.Type, x, d ID) ID {
 	n, ok := t.ConstInt(x)
 	c, constant := t.ConstInt(d)
-	if ok && constant && c != 0 {
-		r, _ := arithmetic(op, dt, n, c)
-		return t.integer(dt, r)
+	if ok && constant {
+		if r, err := arithmetic(op, dt, n, c); err == nil {
+			return t.integer(dt, r)
+		}
 	}
-	if dt == dtype.UInt64 || reasoned(dt) && t.facts[x].Lo >= 0 && t.facts[d].Lo >= 0 {
+	if dt == dtype.UInt64 || dt == dtype.Index && t.facts[x].Lo >= 0 && t.facts[d].Lo >= 0 {
 		switch op {
 		case TruncDiv:
 			op = FloorDiv
@@ -66,7 +63,7 @@ func (t *Table) divide(op Op, dt dtype.Type, x, d ID) ID {
 		}
 		return t.integer(dt, 0)
 	}
-	if !reasoned(dt) || op == TruncDiv || op == Rem || t.depth >= maxDepth {
+	if dt != dtype.Index || op == TruncDiv || op == Rem || constant && c == 0 || t.depth >= maxDepth {
 		return t.intern(op, dt, x, d)
 	}
 	key := request{op, x, d}
@@ -85,30 +82,31 @@ func (t *Table) divide(op Op, dt dtype.Type, x, d ID) ID {
 	return r
 }
 
-// floorDivRules returns x / d rounded down. Each rule but the first needs that
-// d > 0 and that x is the exact sum of its terms.
+// floorDivRules returns x / d rounded down. A d that is not constant may be 0,
+// where x / d is an error: a rule holds for every other d of the sign that it
+// asks for. If the division goes, so does the error.
 func (t *Table) floorDivRules(dt dtype.Type, x, d ID) ID {
-	if c, ok := t.ConstInt(d); ok && c < 0 && c != math.MinInt64 && t.facts[x].Lo > math.MinInt64 {
-		return t.divide(FloorDiv, dt, t.Neg(x), t.integer(dt, -c))
+	if c, ok := t.ConstInt(d); ok && c < 0 && c != math.MinInt64 {
+		return t.divide(FloorDiv, dt, t.Neg(x), t.Int(-c))
 	}
-	if t.facts[d].Lo < 1 || !t.exact(x) {
-		return t.intern(FloorDiv, dt, x, d)
-	}
-	if f := divFacts(FloorDiv, t.facts[x], t.facts[d]); f.Lo == f.Hi {
-		return t.integer(dt, f.Lo)
+	if n, ok := divFacts(FloorDiv, t.facts[x], t.facts[d]).constant(); ok && t.facts[d].Lo > 0 {
+		return t.Int(n)
 	}
 	if q, r, ok := t.split(dt, x, d); ok {
-		return t.linear(dt, append(q, part{t.divide(FloorDiv, dt, t.build(&r), d), 1})...)
+		if r.size() > 0 {
+			q = append(q, part{t.divide(FloorDiv, dt, t.build(&r), d), 1})
+		}
+		return t.linear(dt, q...)
 	}
 	if c, ok := t.cancel(dt, x, d); ok {
 		return t.divide(FloorDiv, dt, c.numerator, c.divisor)
 	}
+	if t.facts[d].Lo < 0 {
+		return t.intern(FloorDiv, dt, x, d)
+	}
 	if t.Op(x) == Mod { // (a % (d*n)) / d = (a / d) % n
 		a, m := t.Args(x)[0], t.Args(x)[1]
-		if t.facts[m].Lo < 1 { // also shows that m is exact
-			return t.intern(FloorDiv, dt, x, d)
-		}
-		if q, r, ok := t.split(dt, m, d); ok && r.size() == 0 {
+		if q, r, ok := t.split(dt, m, d); ok && r.size() == 0 && t.facts[m].Lo >= 0 {
 			return t.divide(Mod, dt, t.divide(FloorDiv, dt, a, d), t.linear(dt, q...))
 		}
 	}
@@ -120,24 +118,21 @@ func (t *Table) floorDivRules(dt dtype.Type, x, d ID) ID {
 
 // modRules returns x - d*(x / d).
 func (t *Table) modRules(dt dtype.Type, x, d ID) ID {
-	fx, fd := t.facts[x], t.facts[d]
-	c, constant := t.ConstInt(d)
-	if constant && c < 0 && c != math.MinInt64 && fx.Lo > math.MinInt64 {
-		return t.Neg(t.divide(Mod, dt, t.Neg(x), t.integer(dt, -c)))
-	}
-	if fd.Lo < 1 {
-		return t.intern(Mod, dt, x, d)
-	}
-	if fx.Lo >= 0 && fx.Hi < fd.Lo {
+	fx := t.facts[x]
+	if within(fx, t.facts[d].Lo) {
 		return x
 	}
-	if q := floorDiv(fx.Lo, fd.Lo); constant && q == floorDiv(fx.Hi, c) {
-		return t.linear(dt, part{x, 1}, part{t.integer(dt, c), -q})
-	}
-	if !t.exact(x) {
-		return t.intern(Mod, dt, x, d)
+	if c, ok := t.ConstInt(d); ok && c < 0 && c != math.MinInt64 {
+		return t.Neg(t.divide(Mod, dt, t.Neg(x), t.Int(-c)))
+	} else if ok && c > 0 && finite(fx.Lo) && finite(fx.Hi) {
+		if q := floorDiv(fx.Lo, c); q == floorDiv(fx.Hi, c) {
+			return t.linear(dt, part{x, 1}, part{d, -q})
+		}
 	}
 	if _, r, ok := t.split(dt, x, d); ok {
+		if r.size() == 0 {
+			return t.Int(0)
+		}
 		return t.divide(Mod, dt, t.build(&r), d)
 	}
 	if t.Op(x) == Mod && t.Divides(d, t.Args(x)[1]) { // (a % (d*n)) % d = a % d
@@ -190,13 +185,12 @@ func (t *Table) of(dt dtype.Type, coef int64, factors []ID) part {
 // atom reports whether id is neither a constant nor a sum nor a product.
 func (t *Table) atom(id ID) bool {
 	op := t.Op(id)
-	return op != Const && op != Add && op != Mul
+	return op != Const && op != Add && op != Mul || t.beyond(id)
 }
 
-// split returns q, not empty, and r with x = q*d + r as exact integers. The
-// remainder of a coefficient has its sign, that of the constant is
-// non-negative: (5*a - b + 7)/4 = a + 1 + (a - b + 3)/4. x must be exact and d
-// positive; then so are the products in x, and d.
+// split returns q, not empty, and r with x = q*d + r. The remainder of a
+// coefficient has its sign, that of the constant is non-negative:
+// (5*a - b + 7)/4 = a + 1 + (a - b + 3)/4.
 func (t *Table) split(dt dtype.Type, x, d ID) ([]part, sum, bool) {
 	s := t.sumOf(x)
 	if t.Op(d) == Add {
@@ -209,7 +203,7 @@ func (t *Table) split(dt dtype.Type, x, d ID) ([]part, sum, bool) {
 	r := sum{dt: dt}
 	for _, p := range s.terms {
 		rest, ok := without(t.factors(p.product), df)
-		if !ok {
+		if !ok || p.coef == math.MinInt64 && dc == -1 {
 			r.terms = append(r.terms, p)
 			continue
 		}
@@ -233,7 +227,7 @@ func (t *Table) split(dt dtype.Type, x, d ID) ([]part, sum, bool) {
 		}
 		r.constant = floorMod(s.constant, dc)
 	}
-	return q, r, len(q) > 0 && t.sumExact(&r)
+	return q, r, len(q) > 0
 }
 
 // splitBySum is split for a divisor that is a sum: division of polynomials by
@@ -241,7 +235,7 @@ func (t *Table) split(dt dtype.Type, x, d ID) ([]part, sum, bool) {
 // terms. Coefficients are small, so none overflows.
 func (t *Table) splitBySum(s sum, d ID) ([]part, sum, bool) {
 	ds := t.sumOf(d)
-	if !t.plain(&s) || !t.plain(&ds) {
+	if !s.plain() || !ds.plain() {
 		return nil, s, false
 	}
 	lead := ds.terms[0]
@@ -257,7 +251,7 @@ func (t *Table) splitBySum(s sum, d ID) ([]part, sum, bool) {
 			_, ok := without(t.factors(x.product), t.factors(lead.product))
 			return ok && x.coef%lead.coef == 0
 		})
-		if i < 0 || !t.plain(&r) {
+		if i < 0 || !r.plain() {
 			break
 		}
 		rest, _ := without(t.factors(r.terms[i].product), t.factors(lead.product))
@@ -272,16 +266,14 @@ func (t *Table) splitBySum(s sum, d ID) ([]part, sum, bool) {
 		}
 		r = t.gather(s.dt, parts...)
 	}
-	return q, r, len(q) > 0 && r.size() < s.size() && t.plain(&r) && t.sumExact(&r)
+	return q, r, len(q) > 0 && r.size() < s.size() && r.plain()
 }
 
-// plain reports whether the coefficients of s are small and its products exact.
-func (t *Table) plain(s *sum) bool {
+// plain reports whether the coefficients of s are small.
+func (s *sum) plain() bool {
 	const limit = 1 << 20
 	small := func(n int64) bool { return -limit < n && n < limit }
-	return !s.wrapped && small(s.constant) && !slices.ContainsFunc(s.terms, func(x term) bool {
-		return !small(x.coef) || !t.exact(x.product)
-	})
+	return small(s.constant) && !slices.ContainsFunc(s.terms, func(x term) bool { return !small(x.coef) })
 }
 
 // divideByFacts returns p/c if the facts show that c > 0 divides p.
@@ -310,23 +302,26 @@ func (t *Table) divideByFacts(dt dtype.Type, p term, c int64) (part, bool) {
 }
 
 // A reduced division: x = numerator*factor + low and d = divisor*factor, with
-// 0 <= low < factor.
+// low = 0, or d >= 0 and 0 <= low < factor.
 type reduced struct {
 	numerator, divisor, factor ID
 	low                        sum
 }
 
-// cancel finds a common factor of d and a part of x whose rest is less than it,
-// and so shows that it is positive. x must be exact and d positive.
+// cancel finds a common factor of d and of x, or of a part of x if the rest is
+// less than it, and so shows that it is positive.
 func (t *Table) cancel(dt dtype.Type, x, d ID) (reduced, bool) {
 	dc, df := t.monomial(d)
 	if t.atom(x) {
 		return reduced{}, false
 	}
 	s := t.sumOf(x)
+	negligible := func(low *sum, limit int64) bool {
+		return low.size() == 0 || t.facts[d].Lo >= 0 && within(t.sumFacts(low), limit)
+	}
 	for _, c := range t.commonConstants(&s, dc) {
 		high, low := t.cut(dt, &s, c)
-		if len(high) > 0 && within(t.sumFacts(&low), c) {
+		if len(high) > 0 && negligible(&low, c) {
 			e := t.linear(dt, t.of(dt, dc/c, df))
 			return reduced{t.linear(dt, high...), e, t.integer(dt, c), low}, true
 		}
@@ -341,7 +336,7 @@ func (t *Table) cancel(dt dtype.Type, x, d ID) (reduced, bool) {
 				low.terms = append(low.terms, p)
 			}
 		}
-		if len(high) > 0 && within(t.sumFacts(&low), t.facts[f].Lo) {
+		if len(high) > 0 && negligible(&low, t.facts[f].Lo) {
 			rest, _ := without(df, []ID{f})
 			return reduced{t.linear(dt, high...), t.linear(dt, t.of(dt, dc, rest)), f, low}, true
 		}
@@ -387,7 +382,7 @@ func (t *Table) cut(dt dtype.Type, s *sum, c int64) (high []part, low sum) {
 }
 
 // denest returns n and e with n/e = (a/b + c)/d, where x = a/b + c has one
-// division: n = a + b*c and e = b*d.
+// division and d >= 0: n = a + b*c and e = b*d.
 func (t *Table) denest(dt dtype.Type, x, d ID) (ID, ID, bool) {
 	s := t.sumOf(x)
 	at := -1
@@ -405,19 +400,13 @@ func (t *Table) denest(dt dtype.Type, x, d ID) (ID, ID, bool) {
 	}
 	a, b := t.Args(s.terms[at].product)[0], t.Args(s.terms[at].product)[1]
 	s.terms = slices.Delete(s.terms, at, at+1)
-	if t.facts[b].Lo < 0 || !mulFacts(t.facts[b], t.facts[d]).bounded() {
+	c, ok := t.ConstInt(b)
+	n, ok2 := t.ConstInt(d)
+	if _, fits := mulExact(c, n); !fits || s.size() > 0 && !(ok && ok2) {
 		return None, None, false
 	}
 	if s.size() == 0 {
 		return a, t.Mul(b, d), true
-	}
-	c, ok := t.ConstInt(b)
-	if _, ok2 := t.ConstInt(d); !ok || !ok2 {
-		return None, None, false
-	}
-	n := addFacts(t.facts[a], mulFacts(t.sumFacts(&s), exactly(c)))
-	if !n.bounded() {
-		return None, None, false
 	}
 	return t.linear(dt, part{a, 1}, part{t.build(&s), c}), t.Mul(b, d), true
 }
@@ -427,14 +416,14 @@ func (t *Table) Divides(d, n ID) bool {
 	if d == n {
 		return true
 	}
-	if !reasoned(t.Type(d)) || !reasoned(t.Type(n)) {
+	if t.Type(d) != dtype.Index || t.Type(n) != dtype.Index {
 		return false
 	}
 	dc, df := t.monomial(d)
 	if len(df) == 0 && divides(dc, t.facts[n].Divisor) && (dc != 0 || t.facts[n].Divisor == 0) {
 		return true
 	}
-	if !t.exact(n) || dc == 0 { // if n is exact, so are its divisors
+	if dc == 0 {
 		return false
 	}
 	s := t.sumOf(n)
@@ -460,7 +449,7 @@ func (t *Table) Divides(d, n ID) bool {
 // multiple reports whether s is a constant times the sum d.
 func (t *Table) multiple(s *sum, d ID) bool {
 	ds := t.sumOf(d)
-	if len(s.terms) != len(ds.terms) || !t.plain(s) || !t.plain(&ds) {
+	if len(s.terms) != len(ds.terms) || !s.plain() || !ds.plain() {
 		return false
 	}
 	n := s.terms[0].coef / ds.terms[0].coef

@@ -3,6 +3,8 @@ package scalar
 import (
 	"errors"
 	"fmt"
+	"math"
+	"math/big"
 
 	"nvfuser_go/core/dtype"
 )
@@ -16,54 +18,105 @@ type Opaque func(op Op, dt dtype.Type, args []Value) (Value, error)
 // ErrDivisionByZero is the error of a division whose divisor is 0.
 var ErrDivisionByZero = errors.New("division by zero")
 
-// Eval returns the value of id. Integers wrap; only the chosen operand of a
-// Select is computed. opaque may be nil if id has no opaque operation.
+// ErrOverflow is the error of an Index that does not fit in 64 bits.
+var ErrOverflow = errors.New("overflow of 64 bits")
+
+// An EvalError is the error of an expression that has no value. It wraps
+// [ErrDivisionByZero] or [ErrOverflow].
+type EvalError struct {
+	Expr ID
+	Err  error
+	text string
+}
+
+func (e *EvalError) Error() string { return e.Err.Error() + " in " + e.text }
+
+func (e *EvalError) Unwrap() error { return e.Err }
+
+// Eval returns the value of id. Integers wrap, but for those of type Index,
+// which are computed as they are: the value of id must fit in 64 bits, and so
+// must an operand of an opaque operation, but nothing else. Only the chosen
+// operand of a Select is computed. opaque may be nil if id has no opaque
+// operation.
 //
 // memo, if not nil, holds the values of expressions that were computed before
 // with the same bindings, and receives those computed now.
 //
-// It returns an error that wraps [ErrDivisionByZero], one that names the symbol
-// if the value that bind returns has another type or contradicts the facts of
-// the symbol, and the errors of bind and opaque.
+// It returns an [*EvalError], an error that names the symbol if the value that
+// bind returns has another type or contradicts the facts of the symbol, and the
+// errors of bind and opaque.
 func (t *Table) Eval(id ID, bind Binder, opaque Opaque, memo map[ID]Value) (Value, error) {
 	if memo == nil {
 		memo = map[ID]Value{}
 	}
-	var args []Value
+	e := evaluation{t: t, bind: bind, opaque: opaque, memo: memo}
+	return e.value(id)
+}
+
+// An evaluation computes expressions for one set of bindings.
+type evaluation struct {
+	t      *Table
+	bind   Binder
+	opaque Opaque
+	memo   map[ID]Value
+	wide   map[ID]*big.Int // values that do not fit in a Value
+	args   []Value         // scratch
+}
+
+// maxWide bounds an intermediate value, in bits, so that an expression cannot
+// use up the memory. 65 sizes have no larger product.
+const maxWide = 1 << 12
+
+func (e *evaluation) value(id ID) (Value, error) {
 	stack := []ID{id}
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
-		if _, ok := memo[top]; ok {
+		if e.known(top) {
 			stack = stack[:len(stack)-1]
 			continue
 		}
 		n := len(stack)
-		for _, a := range t.needs(top, memo) {
-			if _, ok := memo[a]; !ok {
+		for _, a := range e.needs(top) {
+			if !e.known(a) {
 				stack = append(stack, a)
 			}
 		}
 		if len(stack) > n {
 			continue
 		}
-		v, err := t.evalNode(top, bind, opaque, memo, &args)
-		if err != nil {
+		if err := e.compute(top); err != nil {
 			return Value{}, err
 		}
-		memo[top] = v
 		stack = stack[:len(stack)-1]
 	}
-	return memo[id], nil
+	return e.narrow(id)
+}
+
+func (e *evaluation) known(id ID) bool {
+	_, ok := e.memo[id]
+	return ok || e.wide[id] != nil
+}
+
+// narrow returns the value of id, which is known, if it fits.
+func (e *evaluation) narrow(id ID) (Value, error) {
+	if v, ok := e.memo[id]; ok {
+		return v, nil
+	}
+	return Value{}, e.failed(id, ErrOverflow)
+}
+
+func (e *evaluation) failed(id ID, err error) error {
+	return &EvalError{Expr: id, Err: err, text: e.t.String(id)}
 }
 
 // needs returns the operands that must be computed before id, as far as is
 // known now.
-func (t *Table) needs(id ID, memo map[ID]Value) []ID {
-	args := t.Args(id)
-	if t.Op(id) != Select {
+func (e *evaluation) needs(id ID) []ID {
+	args := e.t.Args(id)
+	if e.t.Op(id) != Select {
 		return args
 	}
-	c, ok := memo[args[0]]
+	c, ok := e.memo[args[0]]
 	switch {
 	case !ok:
 		return args[:1]
@@ -73,41 +126,143 @@ func (t *Table) needs(id ID, memo map[ID]Value) []ID {
 	return args[2:]
 }
 
-// evalNode computes id from the values of its operands; args is scratch.
-func (t *Table) evalNode(id ID, bind Binder, opaque Opaque, memo map[ID]Value, args *[]Value) (Value, error) {
-	op, dt := t.Op(id), t.Type(id)
-	switch {
+// compute computes id from the values of its operands.
+func (e *evaluation) compute(id ID) error {
+	t := e.t
+	var v Value
+	var err error
+	switch op := t.Op(id); {
 	case op == Const:
-		v, _ := t.ConstValue(id)
-		return v, nil
+		v, _ = t.ConstValue(id)
 	case op == Symbol:
-		return t.bound(id, bind)
+		v, err = t.bound(id, e.bind)
 	case op == Select:
-		ids := t.Args(id)
-		if memo[ids[0]].I != 0 {
-			return memo[ids[1]], nil
+		chosen := e.needs(id)[0]
+		if n := e.wide[chosen]; n != nil {
+			return e.keep(id, n)
 		}
-		return memo[ids[2]], nil
+		v = e.memo[chosen]
 	case op >= FirstOpaque:
-		*args = (*args)[:0]
-		for _, a := range t.Args(id) {
-			*args = append(*args, memo[a])
+		if v, err = e.computeOpaque(id); err != nil {
+			return err
 		}
-		if opaque == nil {
-			return Value{}, fmt.Errorf("operation %d has no evaluation", op)
+	default:
+		v = Value{Type: t.Type(id)}
+		v.I, err = e.arithmetic(id)
+		if errors.Is(err, ErrOverflow) {
+			return e.computeWide(id)
+		} else if err != nil {
+			return e.failed(id, err)
 		}
-		return opaque(op, dt, *args)
 	}
-	ids := t.Args(id)
-	operand := t.Type(ids[0])
-	r := memo[ids[0]].I
-	for _, a := range ids[1:] {
+	if err == nil {
+		e.memo[id] = v
+	}
+	return err
+}
+
+func (e *evaluation) computeOpaque(id ID) (Value, error) {
+	e.args = e.args[:0]
+	for _, a := range e.t.Args(id) {
+		v, err := e.narrow(a)
+		if err != nil {
+			return v, err
+		}
+		e.args = append(e.args, v)
+	}
+	if e.opaque == nil {
+		return Value{}, fmt.Errorf("operation %d has no evaluation", e.t.Op(id))
+	}
+	return e.opaque(e.t.Op(id), e.t.Type(id), e.args)
+}
+
+// arithmetic returns the value of id, or ErrOverflow if it or an operand is
+// wide.
+func (e *evaluation) arithmetic(id ID) (int64, error) {
+	ids := e.t.Args(id)
+	var r int64
+	for i, a := range ids {
+		v, ok := e.memo[a]
+		if !ok {
+			return 0, ErrOverflow
+		}
+		if i == 0 {
+			r = v.I
+			continue
+		}
 		var err error
-		if r, err = arithmetic(op, operand, r, memo[a].I); err != nil {
-			return Value{}, fmt.Errorf("%w in %s", err, t.String(id))
+		if r, err = arithmetic(e.t.Op(id), e.t.Type(ids[0]), r, v.I); err != nil {
+			return 0, err
 		}
 	}
-	return Value{Type: dt, I: r}, nil
+	return r, nil
+}
+
+// computeWide is compute for operands or a result that may be wide.
+func (e *evaluation) computeWide(id ID) error {
+	r := new(big.Int)
+	for i, a := range e.t.Args(id) {
+		n := e.wide[a]
+		if n == nil {
+			n = big.NewInt(e.memo[a].I)
+		}
+		if i == 0 {
+			r.Set(n)
+		} else if err := arithmeticWide(e.t.Op(id), r, n); err != nil {
+			return e.failed(id, err)
+		}
+		if r.BitLen() > maxWide {
+			return e.failed(id, ErrOverflow)
+		}
+	}
+	return e.keep(id, r)
+}
+
+func (e *evaluation) keep(id ID, n *big.Int) error {
+	if n.IsInt64() {
+		e.memo[id] = Value{Type: e.t.Type(id), I: n.Int64()}
+		return nil
+	}
+	if e.wide == nil {
+		e.wide = map[ID]*big.Int{}
+	}
+	e.wide[id] = n
+	return nil
+}
+
+// arithmeticWide sets a to the result of an operation on a and b.
+func arithmeticWide(op Op, a, b *big.Int) error {
+	order := a.Cmp(b)
+	switch op {
+	case Add:
+		a.Add(a, b)
+	case Mul:
+		a.Mul(a, b)
+	case Min, Max:
+		if (order > 0) == (op == Min) {
+			a.Set(b)
+		}
+	case Lt:
+		a.SetInt64(truth(order < 0))
+	case Le:
+		a.SetInt64(truth(order <= 0))
+	case Eq:
+		a.SetInt64(truth(order == 0))
+	default:
+		if b.Sign() == 0 {
+			return ErrDivisionByZero
+		}
+		q, r := new(big.Int).QuoRem(a, b, new(big.Int))
+		if floors := op == FloorDiv || op == Mod; floors && r.Sign()*b.Sign() < 0 {
+			q.Sub(q, big.NewInt(1))
+			r.Add(r, b)
+		}
+		if op == Mod || op == Rem {
+			q = r
+		}
+		a.Set(q)
+	}
+	return nil
 }
 
 func (t *Table) bound(id ID, bind Binder) (Value, error) {
@@ -116,11 +271,11 @@ func (t *Table) bound(id ID, bind Binder) (Value, error) {
 		return Value{}, err
 	}
 	dt := t.Type(id)
-	if v.Type != dt && !(reasoned(v.Type) && reasoned(dt)) {
+	if v.Type != dt && !(interchangeable(v.Type) && interchangeable(dt)) {
 		return Value{}, fmt.Errorf("the value of %s is a %v, not a %v", t.String(id), v.Type, dt)
 	}
 	v.Type = dt
-	if f := t.facts[id]; reasoned(dt) && !f.Hold(v.I) {
+	if f := t.facts[id]; interchangeable(dt) && !f.Hold(v.I) {
 		return Value{}, fmt.Errorf("the value of %s is %d, which is not a multiple of %d between %d and %d",
 			t.String(id), v.I, f.Divisor, f.Lo, f.Hi)
 	}
@@ -128,10 +283,14 @@ func (t *Table) bound(id ID, bind Binder) (Value, error) {
 }
 
 // arithmetic computes an operation on integers of type dt, or on Bools for Eq.
+// That an Index does not fit is ErrOverflow.
 func arithmetic(op Op, dt dtype.Type, a, b int64) (int64, error) {
 	if dt == dtype.UInt64 {
 		r, err := arithmeticUnsigned(op, uint64(a), uint64(b))
 		return int64(r), err
+	}
+	if dt == dtype.Index && !fits(op, a, b) {
+		return 0, ErrOverflow
 	}
 	switch op {
 	case Add:
@@ -163,6 +322,20 @@ func arithmetic(op Op, dt dtype.Type, a, b int64) (int64, error) {
 		return a % b, nil
 	}
 	panic(fmt.Sprintf("scalar: operation %d is not arithmetic", op))
+}
+
+// fits reports whether the result of an operation on integers does.
+func fits(op Op, a, b int64) bool {
+	fits := true
+	switch op {
+	case Add:
+		_, fits = addExact(a, b)
+	case Mul:
+		_, fits = mulExact(a, b)
+	case FloorDiv, TruncDiv:
+		fits = a != math.MinInt64 || b != -1
+	}
+	return fits
 }
 
 func arithmeticUnsigned(op Op, a, b uint64) (uint64, error) {

@@ -22,9 +22,15 @@ func (f Facts) Hold(n int64) bool {
 	return f.Lo <= n && n <= f.Hi && divides(f.Divisor, n)
 }
 
-// bounded reports whether the interval is less than all of int64. A sum or
-// product whose interval is bounded does not wrap.
-func (f Facts) bounded() bool { return f.Lo > math.MinInt64 || f.Hi < math.MaxInt64 }
+// finite reports whether n, an end of an interval, is a bound whichever end it
+// is.
+func finite(n int64) bool { return math.MinInt64 < n && n < math.MaxInt64 }
+
+// constant returns n if f shows that it is the value.
+func (f Facts) constant() (n int64, ok bool) { return f.Lo, f.Lo == f.Hi && finite(f.Lo) }
+
+// atMost reports whether no value of f is more than one of g.
+func (f Facts) atMost(g Facts) bool { return f.Hi < g.Lo || f.Hi == g.Lo && finite(f.Hi) }
 
 // normal returns f with the ends of its interval moved inwards to multiples of
 // its divisor. Facts that nothing satisfies become Unknown, which keeps every
@@ -38,32 +44,33 @@ func (f Facts) normal() Facts {
 	if f.Lo > f.Hi {
 		return Unknown()
 	}
-	if f.Lo == f.Hi && divides(f.Divisor, f.Lo) {
-		return exactly(f.Lo)
-	}
 	if f.Divisor > 1 {
-		lo, ok := addExact(f.Lo, floorMod(-floorMod(f.Lo, f.Divisor), f.Divisor))
-		hi, ok2 := subExact(f.Hi, floorMod(f.Hi, f.Divisor))
-		if !ok || !ok2 || lo > hi {
+		if lo, ok := addExact(f.Lo, floorMod(-floorMod(f.Lo, f.Divisor), f.Divisor)); ok && f.Lo > math.MinInt64 {
+			f.Lo = lo
+		}
+		if hi, ok := subExact(f.Hi, floorMod(f.Hi, f.Divisor)); ok && f.Hi < math.MaxInt64 {
+			f.Hi = hi
+		}
+		if f.Lo > f.Hi {
 			return Unknown()
 		}
-		f.Lo, f.Hi = lo, hi
-		if lo == hi {
-			return exactly(lo)
-		}
+	}
+	if n, ok := f.constant(); ok && divides(f.Divisor, n) {
+		return exactly(n)
 	}
 	return f
 }
 
-// reasoned reports whether facts are kept for dt.
-func reasoned(dt dtype.Type) bool { return dt == dtype.Int || dt == dtype.Index }
+// interchangeable reports whether dt is Int or Index, which may stand beside
+// each other: the Int is then seen as an Index.
+func interchangeable(dt dtype.Type) bool { return dt == dtype.Int || dt == dtype.Index }
 
 // derive computes the facts of op applied to args.
 func (t *Table) derive(op Op, dt dtype.Type, args []ID) Facts {
 	if dt.IsBool() {
 		return Facts{0, 1, 1}
 	}
-	if !reasoned(dt) || op >= FirstOpaque {
+	if dt != dtype.Index || op >= FirstOpaque {
 		return Unknown()
 	}
 	f := t.facts[args[0]]
@@ -99,22 +106,49 @@ func (t *Table) derive(op Op, dt dtype.Type, args []ID) Facts {
 	return f.normal()
 }
 
-func addFacts(f, g Facts) Facts {
-	lo, ok := addExact(f.Lo, g.Lo)
-	hi, ok2 := addExact(f.Hi, g.Hi)
-	if !ok || !ok2 {
-		return Unknown()
+// An end is one of an interval, which may be none.
+type end struct {
+	n        int64
+	infinite bool
+}
+
+func (f Facts) ends() [2]end {
+	return [2]end{{f.Lo, f.Lo == math.MinInt64}, {f.Hi, f.Hi == math.MaxInt64}}
+}
+
+// saturated is the bound of a number beyond int64.
+func saturated(negative bool) int64 {
+	if negative {
+		return math.MinInt64
 	}
-	return Facts{lo, hi, gcd(f.Divisor, g.Divisor)}
+	return math.MaxInt64
+}
+
+func addFacts(f, g Facts) Facts {
+	r := Facts{addEnds(f.Lo, g.Lo), addEnds(f.Hi, g.Hi), gcd(f.Divisor, g.Divisor)}
+	if f.Lo == math.MinInt64 || g.Lo == math.MinInt64 {
+		r.Lo = math.MinInt64
+	}
+	if f.Hi == math.MaxInt64 || g.Hi == math.MaxInt64 {
+		r.Hi = math.MaxInt64
+	}
+	return r
+}
+
+func addEnds(a, b int64) int64 {
+	if s, ok := addExact(a, b); ok {
+		return s
+	}
+	return saturated(a < 0)
 }
 
 func mulFacts(f, g Facts) Facts {
 	r := Facts{math.MaxInt64, math.MinInt64, 1}
-	for _, a := range [2]int64{f.Lo, f.Hi} {
-		for _, b := range [2]int64{g.Lo, g.Hi} {
-			p, ok := mulExact(a, b)
-			if !ok {
-				return Unknown()
+	for _, a := range f.ends() {
+		for _, b := range g.ends() {
+			p, ok := mulExact(a.n, b.n)
+			if !ok || (a.infinite || b.infinite) && p != 0 {
+				p = saturated((a.n < 0) != (b.n < 0))
 			}
 			r.Lo, r.Hi = min(r.Lo, p), max(r.Hi, p)
 		}
@@ -127,36 +161,44 @@ func mulFacts(f, g Facts) Facts {
 	return r
 }
 
-// divFacts bounds x/d. A d of 0 has no quotient, so it is left out.
+// divFacts bounds x/d. A d of 0 has no quotient, so it is left out. On either
+// side of it the quotient is monotonic in x and in d.
 func divFacts(op Op, x, d Facts) Facts {
 	r := Facts{math.MaxInt64, math.MinInt64, 1}
-	include := func(d int64) {
-		for _, a := range [2]int64{x.Lo, x.Hi} {
-			q := a / d
-			if op == FloorDiv {
-				q = floorDiv(a, d)
-			}
+	include := func(d end) {
+		for _, a := range x.ends() {
+			q := divideEnds(op, a, d)
 			r.Lo, r.Hi = min(r.Lo, q), max(r.Hi, q)
 		}
 	}
 	if d.Lo < 0 {
-		if x.Lo == math.MinInt64 { // MinInt64 / -1 wraps
-			return Unknown()
-		}
-		include(d.Lo)
-		include(min(d.Hi, -1))
+		include(d.ends()[0])
+		include(end{min(d.Hi, -1), false})
 	}
 	if d.Hi > 0 {
-		include(max(d.Lo, 1))
-		include(d.Hi)
+		include(end{max(d.Lo, 1), false})
+		include(d.ends()[1])
 	}
 	if r.Lo > r.Hi {
 		return Unknown()
 	}
-	if d.Lo == d.Hi && x.Divisor%d.Lo == 0 {
-		r.Divisor = x.Divisor / d.Lo
+	if n, ok := d.constant(); ok && x.Divisor%n == 0 {
+		r.Divisor = x.Divisor / n
 	}
 	return r
+}
+
+func divideEnds(op Op, a, d end) int64 {
+	opposite := (a.n < 0) != (d.n < 0) && a.n != 0
+	switch {
+	case d.infinite:
+		return -truth(opposite && op == FloorDiv) // the limit of the quotients of finite ends
+	case a.infinite, a.n == math.MinInt64 && d.n == -1:
+		return saturated(opposite)
+	case op == FloorDiv:
+		return floorDiv(a.n, d.n)
+	}
+	return a.n / d.n
 }
 
 // modFacts bounds x mod d, which is between 0 and d, d excluded.
@@ -165,31 +207,39 @@ func modFacts(x, d Facts) Facts {
 		return Unknown()
 	}
 	r := Facts{0, 0, gcd(x.Divisor, d.Divisor)}
+	most, least := d.Hi, d.Lo // of the remainders by a positive and by a negative d
+	if finite(most) {
+		most--
+	}
+	if finite(least) {
+		least++
+	}
 	if d.Hi > 0 {
-		r.Hi = d.Hi - 1
+		r.Hi = most
 		if x.Lo >= 0 {
 			r.Hi = min(r.Hi, x.Hi)
 		}
 	}
 	if d.Lo < 0 {
-		r.Lo = d.Lo + 1
+		r.Lo = least
 		if x.Hi <= 0 {
 			r.Lo = max(r.Lo, x.Lo)
 		}
 	}
 	if d.Lo < 0 && d.Hi > 0 && (x.Lo < 0 || x.Hi > 0) {
-		return Facts{min(r.Lo, d.Lo+1), max(r.Hi, d.Hi-1), r.Divisor}
+		return Facts{min(r.Lo, least), max(r.Hi, most), r.Divisor}
 	}
 	return r
 }
 
 // remFacts bounds the remainder of x/d, which has the sign of x.
 func remFacts(x, d Facts) Facts {
-	most := int64(math.MaxInt64) // |x rem d| < |d|
-	if d.Lo > math.MinInt64 {
-		most = max(d.Hi-1, -d.Lo-1, 0)
+	r := Facts{min(x.Lo, 0), max(x.Hi, 0), gcd(x.Divisor, d.Divisor)}
+	if d.Lo > math.MinInt64 && d.Hi < math.MaxInt64 { // |x rem d| < |d|
+		most := max(d.Hi-1, -d.Lo-1, 0)
+		r.Lo, r.Hi = max(r.Lo, -most), min(r.Hi, most)
 	}
-	return Facts{max(min(x.Lo, 0), -most), min(max(x.Hi, 0), most), gcd(x.Divisor, d.Divisor)}
+	return r
 }
 
 func divides(d, n int64) bool {

@@ -72,6 +72,10 @@ func (p *printer) print(id ID, strength int) {
 	case Symbol:
 		p.text.WriteString(p.name(t.Declared(id)))
 	case Add:
+		if t.beyond(id) {
+			p.group(strength, strengthAdd, func() { p.infix(" + ", strengthAdd, t.Args(id)) })
+			return
+		}
 		p.group(strength, strengthAdd, func() { p.sum(id) })
 	case Mul:
 		p.group(strength, strengthMul, func() { p.infix("*", strengthMul, t.Args(id)) })

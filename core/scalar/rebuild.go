@@ -15,7 +15,7 @@ const opView = Op(^uint16(0))
 func (t *Table) unify(op Op, a, b ID) (ID, ID, dtype.Type) {
 	da, db := t.Type(a), t.Type(b)
 	if da != db {
-		if !reasoned(da) || !reasoned(db) {
+		if !interchangeable(da) || !interchangeable(db) {
 			panic(fmt.Sprintf("scalar: operation %d on %v and %v", op, da, db))
 		}
 		return t.AsIndex(a), t.AsIndex(b), dtype.Index
@@ -29,6 +29,10 @@ func (t *Table) unify(op Op, a, b ID) (ID, ID, dtype.Type) {
 // AsIndex returns the Int id as an Index: the same expression, with every Int
 // operand seen as an Index as well, so that an extent is one ID whichever of
 // the two types it was computed in. An Index is returned as it is.
+//
+// An Int wraps and an Index does not: where a sum, product or quotient of the
+// Int wraps, its view has the value that did not fit. A condition is not seen
+// otherwise than it was.
 func (t *Table) AsIndex(id ID) ID {
 	if t.Type(id) == dtype.Index {
 		return id
@@ -187,7 +191,8 @@ func (t *Table) Symbols(id ID, yield func(ID)) {
 // Substitute returns id with each symbol for which with returns true replaced,
 // simplified again. with is called with symbols as they were declared, once for
 // each; its result must have the type of the symbol, Int and Index being
-// interchangeable, and satisfy its facts.
+// interchangeable, and satisfy its facts. An Index for an Int makes the
+// operations on it those of an Index.
 func (t *Table) Substitute(id ID, with func(symbol ID) (ID, bool)) ID {
 	replaced := map[ID]ID{}
 	return t.copyFrom(t, id, func(s ID) ID {
@@ -221,7 +226,7 @@ func (t *Table) copyFrom(from *Table, id ID, symbol func(ID) ID) ID {
 		case Symbol:
 			r := symbol(from.Declared(id))
 			if got := t.Type(r); got != dt {
-				if !reasoned(got) || !reasoned(dt) {
+				if !interchangeable(got) || !interchangeable(dt) {
 					panic(fmt.Sprintf("scalar: a symbol of type %v becomes a %v", dt, got))
 				}
 				if dt == dtype.Index {

@@ -1,6 +1,9 @@
 package scalar
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // maxRounds bounds the rewritings of one sum.
 const maxRounds = 16
@@ -12,7 +15,7 @@ const maxRounds = 16
 //	c*m - c*d*(m/d) = c*(m%d)
 //
 // The last two also apply to a coefficient beyond c*d, of which they leave the
-// rest. They are identities of the ring, whatever wraps.
+// rest.
 func (t *Table) recombine(s *sum) {
 	for range maxRounds {
 		if !t.recombineOnce(s) {
@@ -23,6 +26,9 @@ func (t *Table) recombine(s *sum) {
 
 func (t *Table) recombineOnce(s *sum) bool {
 	for i, x := range s.terms {
+		if x.coef == math.MinInt64 { // has no negative
+			continue
+		}
 		for j, f := range t.factors(x.product) {
 			switch t.Op(f) {
 			case FloorDiv:
@@ -72,7 +78,7 @@ func (t *Table) joinRemainder(s *sum, i, j int) bool {
 		return false
 	}
 	need, ok := mulExact(quotient.terms[0].coef, x.coef)
-	if have := s.coefficient(quotient.terms[0].product); !ok || !covers(have, need) {
+	if have := s.coefficient(quotient.terms[0].product); !ok || need == math.MinInt64 || !covers(have, need) {
 		return false
 	}
 	return t.exchange(s, x, part{quotient.terms[0].product, -need}, part{t.Mul(rest, m), x.coef})

@@ -19,6 +19,8 @@ type world struct {
 	z       ID // an extent that may be 0
 	q       ID // 1 to 10000, a multiple of 4
 	u       ID // any
+	e, f, g ID // extents without a bound, which may be 0
+	p       ID // one that may not
 }
 
 func newWorld() *world {
@@ -34,6 +36,8 @@ func newWorld() *world {
 		a:     symbol(small), b: symbol(small), c: symbol(small), s: symbol(Range(-1000, 1000)), low: symbol(Range(0, 3)),
 		n: symbol(Range(1, 10000)), m: symbol(Range(1, 10000)), z: symbol(Range(0, 10000)),
 		q: symbol(Facts{1, 10000, 4}), u: symbol(Unknown()),
+		e: symbol(Range(0, math.MaxInt64)), f: symbol(Range(0, math.MaxInt64)), g: symbol(Range(0, math.MaxInt64)),
+		p: symbol(Range(1, math.MaxInt64)),
 	}
 }
 
@@ -65,7 +69,7 @@ func TestRules(t *testing.T) {
 		{"cancel", func(w *world) ID { return w.Sub(w.plus(w.a, w.b), w.plus(w.b, w.a)) }, func(w *world) ID { return w.Int(0) }},
 		{"distribute", func(w *world) ID { return w.Mul(w.plus(w.a, w.Int(1)), w.plus(w.a, w.Int(-1))) },
 			func(w *world) ID { return w.plus(w.Mul(w.a, w.a), w.Int(-1)) }},
-		{"wrapping values cancel too", func(w *world) ID { return w.Sub(w.plus(w.u, w.u), w.u) }, func(w *world) ID { return w.u }},
+		{"values without a bound cancel too", func(w *world) ID { return w.Sub(w.plus(w.u, w.u), w.u) }, func(w *world) ID { return w.u }},
 
 		// (a*d + b)/d = a + b/d, (a*d + b)%d = b%d.
 		{"multiple over d", func(w *world) ID { return w.div(w.plus(w.times(w.a, 8), w.b), 8) },
@@ -74,24 +78,42 @@ func TestRules(t *testing.T) {
 			func(w *world) ID { return w.plus(w.a, w.raw(FloorDiv, w.b, w.n)) }},
 		{"multiple over d, negative terms", func(w *world) ID { return w.div(w.plus(w.times(w.s, 8), w.times(w.b, -1)), 8) },
 			func(w *world) ID { return w.plus(w.s, w.raw(FloorDiv, w.Neg(w.b), w.Int(8))) }},
-		{"multiple over d, miss: may be 0", func(w *world) ID { return w.FloorDiv(w.Mul(w.a, w.z), w.z) },
-			func(w *world) ID { return w.raw(FloorDiv, w.Mul(w.a, w.z), w.z) }},
-		{"multiple over d, miss: may wrap", func(w *world) ID { return w.div(w.plus(w.times(w.u, 8), w.b), 8) },
-			func(w *world) ID { return w.raw(FloorDiv, w.plus(w.times(w.u, 8), w.b), w.Int(8)) }},
-		{"multiple over d, miss: product may wrap", func(w *world) ID { return w.FloorDiv(w.Mul(w.u, w.n), w.n) },
-			func(w *world) ID { return w.raw(FloorDiv, w.Mul(w.u, w.n), w.n) }},
+		{"multiple over d, may be 0", func(w *world) ID { return w.FloorDiv(w.Mul(w.a, w.z), w.z) }, func(w *world) ID { return w.a }},
+		{"multiple over d, rest over 0", func(w *world) ID { return w.FloorDiv(w.plus(w.Mul(w.a, w.z), w.b), w.z) },
+			func(w *world) ID { return w.plus(w.a, w.raw(FloorDiv, w.b, w.z)) }},
+		{"multiple over d, any sign", func(w *world) ID { return w.FloorDiv(w.plus(w.Mul(w.a, w.s), w.b), w.s) },
+			func(w *world) ID { return w.plus(w.a, w.raw(FloorDiv, w.b, w.s)) }},
+		{"multiple over d, miss: 0 over 0", func(w *world) ID { return w.FloorDiv(w.Int(0), w.z) },
+			func(w *world) ID { return w.raw(FloorDiv, w.Int(0), w.z) }},
+		{"multiple over d, no bound", func(w *world) ID { return w.div(w.plus(w.times(w.u, 8), w.b), 8) },
+			func(w *world) ID { return w.plus(w.u, w.raw(FloorDiv, w.b, w.Int(8))) }},
+		{"multiple over d, symbolic, no bound", func(w *world) ID { return w.FloorDiv(w.plus(w.Mul(w.e, w.p), w.Mod(w.f, w.p)), w.p) },
+			func(w *world) ID { return w.e }},
+		{"size over d", func(w *world) ID { return w.FloorDiv(w.Mul(w.e, w.f), w.f) }, func(w *world) ID { return w.e }},
+		{"three sizes over two", func(w *world) ID { return w.FloorDiv(w.Mul(w.Mul(w.e, w.f), w.g), w.Mul(w.g, w.e)) },
+			func(w *world) ID { return w.f }},
+		{"three sizes over one and one", func(w *world) ID { return w.FloorDiv(w.FloorDiv(w.Mul(w.Mul(w.e, w.f), w.g), w.f), w.e) },
+			func(w *world) ID { return w.g }},
+		{"three sizes over two others", func(w *world) ID {
+			return w.FloorDiv(w.Mul(w.Mul(w.e, w.f), w.times(w.g, 8)), w.times(w.Mul(w.g, w.p), 4))
+		},
+			func(w *world) ID { return w.raw(FloorDiv, w.times(w.Mul(w.e, w.f), 2), w.p) }},
+		{"three sizes mod two", func(w *world) ID { return w.Mod(w.Mul(w.Mul(w.e, w.f), w.g), w.Mul(w.g, w.e)) },
+			func(w *world) ID { return w.Int(0) }},
+		{"sizes, positions", func(w *world) ID { // of an element of [e, f, 8] in [e*f, 8]
+			at := w.plus(w.times(w.plus(w.Mul(w.u, w.f), w.s), 8), w.mod(w.b, 8))
+			return w.div(at, 8)
+		}, func(w *world) ID { return w.plus(w.Mul(w.u, w.f), w.s) }},
 		{"multiple mod d", func(w *world) ID { return w.mod(w.plus(w.times(w.a, 8), w.b), 8) },
 			func(w *world) ID { return w.raw(Mod, w.b, w.Int(8)) }},
-		{"multiple mod d, miss: may wrap", func(w *world) ID { return w.mod(w.plus(w.times(w.u, 6), w.b), 6) },
-			func(w *world) ID { return w.raw(Mod, w.plus(w.times(w.u, 6), w.b), w.Int(6)) }},
+		{"multiple mod d, no bound", func(w *world) ID { return w.mod(w.plus(w.times(w.u, 6), w.b), 6) },
+			func(w *world) ID { return w.raw(Mod, w.b, w.Int(6)) }},
 		{"constant over d", func(w *world) ID { return w.div(w.plus(w.a, w.Int(9)), 4) },
 			func(w *world) ID { return w.plus(w.raw(FloorDiv, w.plus(w.a, w.Int(1)), w.Int(4)), w.Int(2)) }},
 		{"sum over itself", func(w *world) ID { return w.FloorDiv(w.Mul(w.a, w.plus(w.n, w.Int(1))), w.plus(w.n, w.Int(1))) },
 			func(w *world) ID { return w.a }},
-		{"sum over itself, miss: may be 0", func(w *world) ID { return w.FloorDiv(w.Mul(w.a, w.plus(w.n, w.Int(-1))), w.plus(w.n, w.Int(-1))) },
-			func(w *world) ID {
-				return w.raw(FloorDiv, w.Mul(w.a, w.plus(w.n, w.Int(-1))), w.plus(w.n, w.Int(-1)))
-			}},
+		{"sum over itself, may be 0", func(w *world) ID { return w.FloorDiv(w.Mul(w.a, w.plus(w.n, w.Int(-1))), w.plus(w.n, w.Int(-1))) },
+			func(w *world) ID { return w.a }},
 		{"negative divisor", func(w *world) ID { return w.div(w.times(w.a, 4), -4) }, func(w *world) ID { return w.Neg(w.a) }},
 
 		// x/d = 0, x%d = x.
@@ -115,6 +137,14 @@ func TestRules(t *testing.T) {
 			func(w *world) ID { return w.raw(FloorDiv, w.Sub(w.times(w.a, 4), w.low), w.Int(32)) }},
 		{"common factor mod", func(w *world) ID { return w.mod(w.plus(w.times(w.a, 4), w.low), 32) },
 			func(w *world) ID { return w.plus(w.times(w.raw(Mod, w.a, w.Int(8)), 4), w.low) }},
+		{"common factor over, miss: divisor may be negative", func(w *world) ID { return w.FloorDiv(w.plus(w.times(w.a, 4), w.low), w.times(w.s, 4)) },
+			func(w *world) ID { return w.raw(FloorDiv, w.plus(w.times(w.a, 4), w.low), w.times(w.s, 4)) }},
+		{"common factor over, any sign", func(w *world) ID { return w.FloorDiv(w.times(w.a, 4), w.times(w.s, 4)) },
+			func(w *world) ID { return w.raw(FloorDiv, w.a, w.s) }},
+		{"common factor over, no bound", func(w *world) ID { return w.div(w.plus(w.times(w.u, 4), w.low), 32) },
+			func(w *world) ID { return w.raw(FloorDiv, w.u, w.Int(8)) }},
+		{"common factor mod, may be 0", func(w *world) ID { return w.Mod(w.Mul(w.e, w.f), w.Mul(w.g, w.f)) },
+			func(w *world) ID { return w.Mul(w.raw(Mod, w.e, w.g), w.f) }},
 		{"common factor mod, miss: rest too large", func(w *world) ID { return w.mod(w.plus(w.times(w.a, 3), w.low), 24) },
 			func(w *world) ID { return w.raw(Mod, w.plus(w.times(w.a, 3), w.low), w.Int(24)) }},
 		{"common factor over, symbolic", func(w *world) ID { return w.FloorDiv(w.Mul(w.a, w.n), w.Mul(w.m, w.n)) },
@@ -155,9 +185,15 @@ func TestRules(t *testing.T) {
 		{"nested quotient", func(w *world) ID { return w.div(w.div(w.s, 4), 8) }, func(w *world) ID { return w.raw(FloorDiv, w.s, w.Int(32)) }},
 		{"nested quotient, symbolic", func(w *world) ID { return w.FloorDiv(w.FloorDiv(w.s, w.n), w.m) },
 			func(w *world) ID { return w.raw(FloorDiv, w.s, w.Mul(w.n, w.m)) }},
-		{"nested quotient, miss: b may be negative", func(w *world) ID { return w.FloorDiv(w.FloorDiv(w.a, w.s), w.m) },
-			func(w *world) ID { return w.raw(FloorDiv, w.raw(FloorDiv, w.a, w.s), w.m) }},
-		{"nested quotient, miss: b*c wraps", func(w *world) ID { return w.div(w.div(w.u, 1<<40), 1<<22) },
+		{"nested quotient, any sign", func(w *world) ID { return w.FloorDiv(w.FloorDiv(w.a, w.s), w.m) },
+			func(w *world) ID { return w.raw(FloorDiv, w.a, w.Mul(w.s, w.m)) }},
+		{"nested quotient, miss: c may be negative", func(w *world) ID { return w.FloorDiv(w.FloorDiv(w.a, w.n), w.s) },
+			func(w *world) ID { return w.raw(FloorDiv, w.raw(FloorDiv, w.a, w.n), w.s) }},
+		{"nested quotient, may be 0", func(w *world) ID { return w.FloorDiv(w.FloorDiv(w.u, w.e), w.f) },
+			func(w *world) ID { return w.raw(FloorDiv, w.u, w.Mul(w.e, w.f)) }},
+		{"nested quotient, miss: b*c is beyond 64 bits", func(w *world) ID { return w.div(w.div(w.u, 1<<40), 1<<23) },
+			func(w *world) ID { return w.raw(FloorDiv, w.raw(FloorDiv, w.u, w.Int(1<<40)), w.Int(1<<23)) }},
+		{"nested quotient, large", func(w *world) ID { return w.div(w.div(w.u, 1<<40), 1<<22) },
 			func(w *world) ID { return w.div(w.u, 1<<62) }},
 		{"nested quotient of a sum", func(w *world) ID { return w.CeilDiv(w.CeilDiv(w.n, w.Int(4)), w.Int(8)) },
 			func(w *world) ID { return w.CeilDiv(w.n, w.Int(32)) }},
@@ -165,6 +201,10 @@ func TestRules(t *testing.T) {
 			func(w *world) ID { return w.raw(Mod, w.raw(FloorDiv, w.s, w.Int(4)), w.Int(8)) }},
 		{"remainder over divisor, symbolic", func(w *world) ID { return w.FloorDiv(w.Mod(w.a, w.Mul(w.n, w.m)), w.n) },
 			func(w *world) ID { return w.raw(Mod, w.raw(FloorDiv, w.a, w.n), w.m) }},
+		{"remainder over divisor, may be 0", func(w *world) ID { return w.FloorDiv(w.Mod(w.u, w.Mul(w.e, w.f)), w.e) },
+			func(w *world) ID { return w.raw(Mod, w.raw(FloorDiv, w.u, w.e), w.f) }},
+		{"remainder over divisor, miss: may be negative", func(w *world) ID { return w.FloorDiv(w.Mod(w.a, w.Mul(w.s, w.m)), w.s) },
+			func(w *world) ID { return w.raw(FloorDiv, w.raw(Mod, w.a, w.Mul(w.s, w.m)), w.s) }},
 		{"remainder over divisor, miss: not a multiple", func(w *world) ID { return w.div(w.mod(w.s, 30), 4) },
 			func(w *world) ID { return w.raw(FloorDiv, w.raw(Mod, w.s, w.Int(30)), w.Int(4)) }},
 		{"nested remainder", func(w *world) ID { return w.mod(w.mod(w.s, 32), 4) }, func(w *world) ID { return w.raw(Mod, w.s, w.Int(4)) }},
@@ -181,8 +221,9 @@ func TestRules(t *testing.T) {
 			func(w *world) ID { return w.raw(Lt, w.Mul(w.a, w.z), w.Mul(w.n, w.z)) }},
 		{"less, miss: rest too large", func(w *world) ID { return w.Lt(w.plus(w.times(w.a, 3), w.low), w.times(w.n, 3)) },
 			func(w *world) ID { return w.raw(Lt, w.plus(w.times(w.a, 3), w.low), w.times(w.n, 3)) }},
-		{"less, miss: may wrap", func(w *world) ID { return w.Lt(w.times(w.u, 4), w.times(w.n, 4)) },
-			func(w *world) ID { return w.raw(Lt, w.times(w.u, 4), w.times(w.n, 4)) }},
+		{"less, no bound", func(w *world) ID { return w.Lt(w.plus(w.times(w.u, 4), w.low), w.times(w.e, 4)) }, func(w *world) ID { return w.raw(Lt, w.u, w.e) }},
+		{"less, common size", func(w *world) ID { return w.Lt(w.plus(w.Mul(w.u, w.p), w.mod(w.b, 1)), w.Mul(w.e, w.p)) },
+			func(w *world) ID { return w.raw(Lt, w.u, w.e) }},
 		{"less, constants move", func(w *world) ID { return w.Lt(w.plus(w.a, w.Int(3)), w.plus(w.n, w.Int(5))) },
 			func(w *world) ID { return w.raw(Lt, w.a, w.plus(w.n, w.Int(2))) }},
 		{"at most", func(w *world) ID { return w.Le(w.a, w.n) }, func(w *world) ID { return w.raw(Lt, w.a, w.plus(w.n, w.Int(1))) }},
@@ -193,8 +234,9 @@ func TestRules(t *testing.T) {
 		{"quotient less, symbolic", func(w *world) ID { return w.Lt(w.FloorDiv(w.s, w.m), w.n) }, func(w *world) ID { return w.raw(Lt, w.s, w.Mul(w.n, w.m)) }},
 		{"quotient more", func(w *world) ID { return w.Lt(w.n, w.div(w.a, 4)) },
 			func(w *world) ID { return w.raw(Lt, w.plus(w.times(w.n, 4), w.Int(3)), w.a) }},
-		{"quotient less, miss: n*d wraps", func(w *world) ID { return w.Lt(w.div(w.a, 4), w.u) },
-			func(w *world) ID { return w.raw(Lt, w.raw(FloorDiv, w.a, w.Int(4)), w.u) }},
+		{"quotient less, no bound", func(w *world) ID { return w.Lt(w.div(w.u, 4), w.e) }, func(w *world) ID { return w.raw(Lt, w.u, w.times(w.e, 4)) }},
+		{"quotient more, no bound", func(w *world) ID { return w.Lt(w.u, w.div(w.e, 4)) },
+			func(w *world) ID { return w.raw(Lt, w.plus(w.times(w.u, 4), w.Int(3)), w.e) }},
 		{"quotient less, miss: may be 0", func(w *world) ID { return w.Lt(w.FloorDiv(w.a, w.z), w.n) },
 			func(w *world) ID { return w.raw(Lt, w.raw(FloorDiv, w.a, w.z), w.n) }},
 
@@ -203,8 +245,11 @@ func TestRules(t *testing.T) {
 		{"never less", func(w *world) ID { return w.Lt(w.n, w.Int(1)) }, func(w *world) ID { return w.Bool(false) }},
 		{"always less by difference", func(w *world) ID { return w.Lt(w.a, w.plus(w.a, w.Int(1))) }, func(w *world) ID { return w.Bool(true) }},
 		{"always less, miss: equal", func(w *world) ID { return w.Lt(w.low, w.Int(3)) }, func(w *world) ID { return w.raw(Lt, w.low, w.Int(3)) }},
-		{"always less by difference, miss: may wrap", func(w *world) ID { return w.Lt(w.u, w.plus(w.u, w.Int(1))) },
-			func(w *world) ID { return w.raw(Lt, w.u, w.plus(w.u, w.Int(1))) }},
+		{"always less by difference, no bound", func(w *world) ID { return w.Lt(w.u, w.plus(w.u, w.Int(1))) }, func(w *world) ID { return w.Bool(true) }},
+		{"always at most by product", func(w *world) ID { return w.Le(w.e, w.Mul(w.e, w.p)) },
+			func(w *world) ID { return w.raw(Lt, w.e, w.plus(w.Mul(w.e, w.p), w.Int(1))) }},
+		{"at most the largest, miss: a product may be more", func(w *world) ID { return w.Le(w.Mul(w.e, w.f), w.Int(math.MaxInt64)) },
+			func(w *world) ID { return w.raw(Le, w.Mul(w.e, w.f), w.Int(math.MaxInt64)) }},
 		{"equal, moved", func(w *world) ID { return w.Eq(w.plus(w.a, w.Int(3)), w.plus(w.n, w.Int(1))) },
 			func(w *world) ID { return w.Eq(w.n, w.plus(w.a, w.Int(2))) }},
 		{"never equal by divisor", func(w *world) ID { return w.Eq(w.times(w.a, 4), w.plus(w.times(w.b, 2), w.Int(1))) },
@@ -216,6 +261,16 @@ func TestRules(t *testing.T) {
 		{"ceilDiv times", func(w *world) ID { return w.times(w.CeilDiv(w.q, w.Int(4)), 4) }, func(w *world) ID { return w.q }},
 		{"ceilDiv times, part", func(w *world) ID { return w.times(w.CeilDiv(w.q, w.Int(4)), 2) }, func(w *world) ID { return w.div(w.q, 2) }},
 		{"ceilDiv times, product", func(w *world) ID { return w.times(w.CeilDiv(w.Mul(w.q, w.a), w.Int(4)), 4) }, func(w *world) ID { return w.Mul(w.q, w.a) }},
+		{"ceilDiv of a multiple", func(w *world) ID { return w.CeilDiv(w.Mul(w.e, w.f), w.f) }, func(w *world) ID { return w.e }},
+		{"ceilDiv of a multiple, any sign", func(w *world) ID { return w.CeilDiv(w.Mul(w.e, w.s), w.s) }, func(w *world) ID { return w.e }},
+		{"ceilDiv of a size", func(w *world) ID { return w.CeilDiv(w.e, w.f) },
+			func(w *world) ID {
+				return w.plus(w.raw(FloorDiv, w.plus(w.e, w.Int(-1)), w.f), w.Int(1))
+			}},
+		{"ceilDiv of a ceilDiv, no bound", func(w *world) ID { return w.CeilDiv(w.CeilDiv(w.Mul(w.e, w.f), w.Int(4)), w.Int(32)) },
+			func(w *world) ID { return w.CeilDiv(w.Mul(w.e, w.f), w.Int(128)) }},
+		{"ceilDiv times, sizes", func(w *world) ID { return w.times(w.CeilDiv(w.Mul(w.times(w.e, 8), w.f), w.Int(8)), 8) },
+			func(w *world) ID { return w.Mul(w.times(w.e, 8), w.f) }},
 		{"ceilDiv times, miss: no divisor", func(w *world) ID { return w.times(w.CeilDiv(w.n, w.Int(4)), 4) },
 			func(w *world) ID { return w.raw(Mul, w.raw(FloorDiv, w.plus(w.n, w.Int(3)), w.Int(4)), w.Int(4)) }},
 		{"ceilDiv times, miss: half a divisor", func(w *world) ID { return w.times(w.CeilDiv(w.q, w.Int(8)), 8) },
@@ -252,8 +307,9 @@ func TestDivides(t *testing.T) {
 	require.True(t, w.Divides(w.z, w.Mul(w.z, w.a)))
 	require.False(t, w.Divides(w.Int(8), w.q))
 	require.False(t, w.Divides(w.n, w.plus(w.Mul(w.a, w.n), w.Int(1))))
-	require.False(t, w.Divides(w.Int(3), w.times(w.u, 3)), "3*u may wrap")
-	require.False(t, w.Divides(w.n, w.Mul(w.u, w.n)), "u*n may wrap")
+	require.True(t, w.Divides(w.Int(3), w.times(w.u, 3)))
+	require.True(t, w.Divides(w.n, w.Mul(w.u, w.n)))
+	require.True(t, w.Divides(w.Mul(w.e, w.f), w.Mul(w.f, w.Mul(w.g, w.e))))
 	require.False(t, w.Divides(w.Int(0), w.a))
 	n := w.Len()
 	w.Divides(w.times(w.n, 4), w.Mul(w.q, w.n))
@@ -266,7 +322,18 @@ func TestFacts(t *testing.T) {
 	require.Equal(t, Facts{3, 3003, 3}, w.Facts(w.plus(w.times(w.a, 3), w.Int(3))))
 	require.Equal(t, Facts{-1000 * 1000, 1000 * 1000, 1}, w.Facts(w.Mul(w.a, w.s)))
 	require.Equal(t, Unknown(), w.Facts(w.plus(w.u, w.Int(1))))
-	require.Equal(t, Unknown(), w.Facts(w.times(w.a, math.MaxInt64/2)))
+	require.Equal(t, Facts{0, math.MaxInt64, math.MaxInt64 / 2}, w.Facts(w.times(w.a, math.MaxInt64/2)), "no upper bound")
+	require.Equal(t, Facts{0, math.MaxInt64, 8}, w.Facts(w.times(w.Mul(w.e, w.f), 8)))
+	require.Equal(t, Facts{math.MinInt64, 0, 1}, w.Facts(w.Neg(w.Mul(w.e, w.f))))
+	require.Equal(t, Facts{-1000, math.MaxInt64, 1}, w.Facts(w.plus(w.Mul(w.e, w.f), w.s)))
+	require.Equal(t, Unknown(), w.Facts(w.Sub(w.Mul(w.e, w.f), w.g)))
+	require.Equal(t, Facts{0, math.MaxInt64, 1}, w.Facts(w.div(w.Mul(w.e, w.f), 1<<40)), "nor of the quotient")
+	require.Equal(t, Facts{-1, 0, 1}, w.Facts(w.FloorDiv(w.plus(w.a, w.Int(-500)), w.plus(w.p, w.Int(1000)))))
+	require.Equal(t, Facts{0, math.MaxInt64, 1}, w.Facts(w.Mod(w.u, w.p)))
+	require.Equal(t, Facts{0, 1000, 1}, w.Facts(w.Mod(w.a, w.p)))
+	require.Equal(t, Unknown(), w.Facts(w.Rem(w.u, w.e)))
+	require.Equal(t, Facts{0, 1000, 1}, w.Facts(w.Min(w.a, w.Mul(w.e, w.f))))
+	require.Equal(t, Facts{math.MaxInt64, math.MaxInt64, 1}, w.Facts(w.plus(w.Int(math.MaxInt64), w.Int(2))), "at least the largest")
 	require.Equal(t, Facts{0, 28, 4}, w.Facts(w.Mod(w.q, w.Int(32))))
 	require.Equal(t, Unknown(), Facts{5, 4, 1}.normal(), "nothing satisfies them")
 	require.Equal(t, Unknown(), Facts{5, 7, 4}.normal(), "nothing satisfies them")

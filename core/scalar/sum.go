@@ -15,8 +15,11 @@ import (
 //	term    product, or Mul(product, coefficient)
 //	product factor, or Mul(factor, ...), by ascending ID
 //
-// The ring of integers modulo a power of two is closed under these operations,
-// so the form needs no facts and holds for values that wrap.
+// The integers are a ring, and so are those modulo a power of two, so the form
+// needs no facts and holds for values that wrap.
+//
+// A coefficient or constant of an Index that does not fit in 64 bits is the sum
+// or product of two constants that do: a node that no rule opens.
 //
 // The form is given up beyond these limits, where it would cost more than it
 // tells: an operand that would exceed them stays whole, as one term of the sum
@@ -40,7 +43,6 @@ type sum struct {
 	dt       dtype.Type
 	terms    []term
 	constant int64
-	wrapped  bool // a coefficient or the constant exceeded 64 bits
 }
 
 // A part is an expression times a constant.
@@ -84,15 +86,13 @@ func (t *Table) Mul(a, b ID) ID {
 	parts := make([]part, 0, x.size()*y.size())
 	for _, p := range x.parts(t) {
 		for _, q := range y.parts(t) {
-			coef := wrap(dt, p.coef*q.coef)
-			switch {
-			case t.Op(p.id) == Const:
-				parts = append(parts, part{q.id, coef})
-			case t.Op(q.id) == Const:
-				parts = append(parts, part{p.id, coef})
-			default:
-				parts = append(parts, t.product(dt, coef, t.factors(p.id), t.factors(q.id)))
+			x := part{q.id, 1}
+			if t.Op(q.id) == Const {
+				x = part{p.id, 1}
+			} else if t.Op(p.id) != Const {
+				x = t.product(dt, 1, t.factors(p.id), t.factors(q.id))
 			}
+			parts = append(parts, t.multiplied(dt, x.id, p.coef, q.coef))
 		}
 	}
 	return t.linear(dt, parts...)
@@ -128,7 +128,7 @@ func (s *sum) parts(t *Table) []part {
 
 // factors returns the factors of a product; the slice may be that of the table.
 func (t *Table) factors(product ID) []ID {
-	if t.Op(product) == Mul && !t.scaled(product) {
+	if t.Op(product) == Mul && !t.scaled(product) && !t.beyond(product) {
 		return t.Args(product)
 	}
 	return []ID{product}
@@ -140,7 +140,33 @@ func (t *Table) scaled(id ID) bool {
 		return false
 	}
 	args := t.Args(id)
-	return len(args) == 2 && t.Op(args[1]) == Const
+	return len(args) == 2 && t.Op(args[1]) == Const && t.Op(args[0]) != Const
+}
+
+// beyond reports whether id is a constant that does not fit in 64 bits.
+func (t *Table) beyond(id ID) bool {
+	if op := t.Op(id); op != Add && op != Mul {
+		return false
+	}
+	args := t.Args(id)
+	return len(args) == 2 && t.Op(args[0]) == Const && t.Op(args[1]) == Const
+}
+
+// outsize returns the sum or product of a and b, which does not fit in 64 bits.
+func (t *Table) outsize(op Op, a, b int64) ID {
+	return t.intern(op, dtype.Index, t.Int(min(a, b)), t.Int(max(a, b)))
+}
+
+// multiplied returns id*a*b.
+func (t *Table) multiplied(dt dtype.Type, id ID, a, b int64) part {
+	c, ok := mulExact(a, b)
+	if ok || dt != dtype.Index {
+		return part{id, wrap(dt, c)}
+	}
+	if n, ok := t.ConstInt(id); ok {
+		return part{t.outsize(Mul, a, b), n}
+	}
+	return t.product(dt, 1, t.factors(id), []ID{t.outsize(Mul, a, b)})
 }
 
 // product returns coef times all factors of a and b as a part.
@@ -172,7 +198,7 @@ func (t *Table) sumOf(id ID) sum {
 
 // open adds p to s, without merging equal products.
 func (t *Table) open(s *sum, p part) {
-	if t.Op(p.id) == Add {
+	if t.Op(p.id) == Add && !t.beyond(p.id) {
 		s.terms = slices.Grow(s.terms, len(t.Args(p.id)))
 		for _, a := range t.Args(p.id) {
 			t.addTerm(s, part{a, p.coef})
@@ -185,32 +211,38 @@ func (t *Table) open(s *sum, p part) {
 func (t *Table) addTerm(s *sum, p part) {
 	if n, ok := t.ConstInt(p.id); ok {
 		x, ok := mulExact(n, p.coef)
-		y, ok2 := addExact(s.constant, x)
-		s.constant = wrap(s.dt, y)
-		s.wrapped = s.wrapped || !ok || !ok2
+		if !ok && s.dt == dtype.Index {
+			s.terms = append(s.terms, term{t.outsize(Mul, n, p.coef), 1})
+			return
+		}
+		c, ok := addExact(s.constant, x)
+		if !ok && s.dt == dtype.Index {
+			s.terms = append(s.terms, term{t.outsize(Add, s.constant, x), 1})
+			c = 0
+		}
+		s.constant = wrap(s.dt, c)
 		return
 	}
-	product, coef := p.id, p.coef
 	if t.scaled(p.id) {
-		args := t.Args(p.id)
-		n, _ := t.ConstInt(args[1])
-		x, ok := mulExact(n, p.coef)
-		product, coef = args[0], wrap(s.dt, x)
-		s.wrapped = s.wrapped || !ok
+		n, _ := t.ConstInt(t.Args(p.id)[1])
+		p = t.multiplied(s.dt, t.Args(p.id)[0], n, p.coef)
 	}
-	s.terms = append(s.terms, term{product, coef})
+	s.terms = append(s.terms, term{p.id, p.coef})
 }
 
-// merge sorts the terms of s and adds those of equal products.
+// merge sorts the terms of s and adds those of equal products, but for
+// coefficients of an Index whose sum does not fit.
 func (s *sum) merge() {
-	slices.SortFunc(s.terms, func(a, b term) int { return cmp.Compare(a.product, b.product) })
+	slices.SortFunc(s.terms, func(a, b term) int {
+		return cmp.Or(cmp.Compare(a.product, b.product), cmp.Compare(a.coef, b.coef))
+	})
 	merged := s.terms[:0]
 	for _, x := range s.terms {
 		if n := len(merged); n > 0 && merged[n-1].product == x.product {
-			c, ok := addExact(merged[n-1].coef, x.coef)
-			merged[n-1].coef = wrap(s.dt, c)
-			s.wrapped = s.wrapped || !ok
-			continue
+			if c, ok := addExact(merged[n-1].coef, x.coef); ok || s.dt != dtype.Index {
+				merged[n-1].coef = wrap(s.dt, c)
+				continue
+			}
 		}
 		merged = append(merged, x)
 	}
@@ -238,7 +270,7 @@ func (t *Table) gather(dt dtype.Type, parts ...part) sum {
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(length(a), length(b)) })
 	s = sum{dt: dt}
 	for i, p := range parts {
-		if len(s.terms)+length(p)+len(parts)-i-1 > maxTerms {
+		if t.Op(p.id) == Add && len(s.terms)+length(p)+len(parts)-i-1 > maxTerms {
 			s.terms = append(s.terms, term{p.id, p.coef})
 		} else {
 			t.open(&s, p)
@@ -251,7 +283,7 @@ func (t *Table) gather(dt dtype.Type, parts ...part) sum {
 // linear returns the sum of parts.
 func (t *Table) linear(dt dtype.Type, parts ...part) ID {
 	s := t.gather(dt, parts...)
-	if reasoned(dt) {
+	if dt == dtype.Index {
 		t.recombine(&s)
 	}
 	return t.build(&s)
@@ -282,29 +314,11 @@ func (t *Table) scale(dt dtype.Type, x term) ID {
 	return t.intern(Mul, dt, x.product, t.integer(dt, x.coef))
 }
 
-// sumFacts returns the facts of s as an exact integer: Unknown if it may not
-// fit in 64 bits.
+// sumFacts returns the facts of s.
 func (t *Table) sumFacts(s *sum) Facts {
-	if s.wrapped {
-		return Unknown()
-	}
 	f := exactly(s.constant)
 	for _, x := range s.terms {
 		f = addFacts(f, mulFacts(t.facts[x.product], exactly(x.coef)))
 	}
 	return f.normal()
-}
-
-// sumExact reports whether the value of s fits in 64 bits.
-func (t *Table) sumExact(s *sum) bool {
-	if len(s.terms) == 0 || len(s.terms) == 1 && s.terms[0].coef == 1 && s.constant == 0 {
-		return !s.wrapped
-	}
-	return t.sumFacts(s).bounded()
-}
-
-// exact reports whether id, if it is a sum or product, is the exact one of its
-// operands: it does not wrap.
-func (t *Table) exact(id ID) bool {
-	return t.Op(id) != Add && t.Op(id) != Mul || t.facts[id].bounded()
 }

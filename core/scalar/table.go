@@ -97,8 +97,8 @@ func (t *Table) symbolOf(id ID) *symbol {
 	return &t.symbols[n.first]
 }
 
-// Facts returns what is known of id; nothing, unless id is an Int, Index or
-// Bool.
+// Facts returns what is known of id: nothing, unless it is an Index, a Bool, a
+// constant or a symbol.
 func (t *Table) Facts(id ID) Facts { return t.facts[id] }
 
 // ConstValue returns the value of id if it is a constant.
@@ -146,7 +146,7 @@ func (t *Table) Value(v Value) ID {
 		return id
 	}
 	facts := Unknown()
-	if v.Type == dtype.Int32 || reasoned(v.Type) || v.Type.IsBool() {
+	if v.Type == dtype.Int32 || interchangeable(v.Type) || v.Type.IsBool() {
 		facts = exactly(v.I)
 	}
 	t.values = append(t.values, v)
@@ -192,7 +192,7 @@ func (t *Table) symbol(dt dtype.Type, tag Tag, declared ID, facts Facts) ID {
 	switch {
 	case dt.IsBool():
 		facts = Facts{0, 1, 1}
-	case reasoned(dt):
+	case interchangeable(dt):
 		facts = facts.normal()
 	default:
 		facts = Unknown()
@@ -204,9 +204,19 @@ func (t *Table) symbol(dt dtype.Type, tag Tag, declared ID, facts Facts) ID {
 	return t.add(slot, h, node{op: Symbol, dt: dt, first: uint32(len(t.symbols) - 1)}, facts)
 }
 
-// intern returns the node of op and args as they are, or the constant that its
-// facts show it to be. args is copied.
+// intern returns the node of op and args as they are, or the constant that it
+// is. args is copied.
 func (t *Table) intern(op Op, dt dtype.Type, args ...ID) ID {
+	id := t.node(op, dt, args)
+	if op < FirstOpaque && !slices.ContainsFunc(args, func(a ID) bool { return t.Op(a) != Const && !t.beyond(a) }) {
+		if v, err := t.Eval(id, nil, nil, nil); err == nil {
+			return t.Value(v)
+		}
+	}
+	return id
+}
+
+func (t *Table) node(op Op, dt dtype.Type, args []ID) ID {
 	h := mix(uint64(op), uint64(dt))
 	for _, a := range args {
 		h = mix(h, uint64(a))
@@ -218,8 +228,8 @@ func (t *Table) intern(op Op, dt dtype.Type, args ...ID) ID {
 		return id
 	}
 	facts := t.derive(op, dt, args)
-	if facts.Lo == facts.Hi && reasoned(dt) && !t.mayTrap(op, args) {
-		return t.integer(dt, facts.Lo)
+	if n, ok := facts.constant(); ok && dt == dtype.Index && !t.mayTrap(op, args) {
+		return t.Int(n)
 	}
 	first := len(t.args)
 	t.args = append(t.args, args...)
