@@ -17,12 +17,18 @@ type Array struct {
 	C     []complex128
 }
 
-// NewArray returns an array of zeros.
+// NewArray returns an array of zeros: of Float8E8M0FNU, which has none, of what
+// 0 rounds to.
 func NewArray(t dtype.Type, shape []int64) *Array {
 	a := &Array{Type: t, Shape: shape}
 	switch n := NumElements(shape); {
 	case t.IsFloat():
 		a.F = make([]float64, n)
+		if zero := dtype.Round(t, 0); zero != 0 {
+			for i := range a.F {
+				a.F[i] = zero
+			}
+		}
 	case t.IsComplex():
 		a.C = make([]complex128, n)
 	default:
