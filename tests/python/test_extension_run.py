@@ -402,9 +402,13 @@ def test_definitions_do_not_leak():
 
 def test_runs_do_not_leak():
     """10^5 runs, and failing ones."""
-    executor = built(lambda x, y: (x + y) * 2.0, inputs=2)
+    fusion = _C.Fusion()
+    x, y = (fusion.define_tensor([-1, -1], [False, False], FLOAT, False, None) for _ in range(2))
+    fusion.add_output((x + y) * 2.0)
+    executor = _C.executor(fusion)
     a, b, wrong = torch.randn(2, 3), torch.randn(2, 3), torch.randn(3)
-    negative = torch.view_as_complex(torch.ones(2, 3, 2)).conj().imag.contiguous()
+    negative = torch.view_as_complex(torch.ones(2, 3, 2)).conj().imag
+    assert negative.is_neg()
     array = np.ones((2, 3), np.float32)
     inputs = [a, b]
     references = sys.getrefcount(a), sys.getrefcount(inputs)
@@ -423,6 +427,22 @@ def test_runs_do_not_leak():
     assert (sys.getrefcount(a), sys.getrefcount(inputs)) == references
 
 
+def test_errors_do_not_leak():
+    """Their texts come from the memory of C."""
+    x = matrix(_C.Fusion())
+    wrong = [0.5] * 8
+
+    def body():
+        for _ in range(1000):
+            try:
+                ops.add(x, wrong)
+            except InvalidType:
+                continue
+
+    memory, blocks = growth(body, 200, 20)
+    assert memory < 16 * MEGABYTE and blocks < 200
+
+
 def test_executors_do_not_leak():
     """Definitions that are all different: the process keeps a bounded number of executors."""
     count = iter(range(10**9))
@@ -434,7 +454,7 @@ def test_executors_do_not_leak():
             x.fusion.add_output(x + next(count))
             _C.executor(x.fusion).execute([a])
 
-    memory, blocks = growth(body, 100, 200)
+    memory, blocks = growth(body, 500, 200)
     assert memory < 24 * MEGABYTE and blocks < 200
 
 
