@@ -1,7 +1,6 @@
 package core
 
 import (
-	"math"
 
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/numerics"
@@ -85,7 +84,7 @@ var (
 		"torch.pow(x, y)",
 		"x to the power y. Integers wrap, and to a negative power only 1 and -1 are not 0; bools are integers.").
 		rated(costPow, 4, Interval{0, 8}, Interval{-4, 8}))
-	Atan2Op = def(binary("atan2", floatingReal, Meaning{Float: Kernel[float64]{F2: math.Atan2}},
+	Atan2Op = def(binary("atan2", floatingReal, Meaning{Float: Kernel[float64]{F2: numerics.Atan2}},
 		Spelling{F32: "atan2f($0, $1)", F64: "atan2($0, $1)"}, "torch.atan2(x, y)",
 		"The angle of the point with ordinate x and abscissa y, from -pi to pi. Integers and bools are converted to Float first.").
 		rated(costInverse, 3))

@@ -94,7 +94,7 @@ func ExpComplex(z complex128) complex128 {
 // circle the real part is log1p(|z|^2 - 1) / 2 with the difference computed in
 // twice the precision, since log |z| would lose it.
 func LogComplex(z complex128) complex128 {
-	return complex(logAbs(z), math.Atan2(imag(z), real(z)))
+	return complex(logAbs(z), Atan2(imag(z), real(z)))
 }
 
 func logAbs(z complex128) float64 {

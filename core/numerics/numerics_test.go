@@ -54,6 +54,17 @@ func TestSpecialReal(t *testing.T) {
 	}
 }
 
+func TestAtan2(t *testing.T) {
+	for _, c := range []struct{ y, x, want float64 }{
+		{1, -1, 3 * math.Pi / 4}, {-1, -1, -3 * math.Pi / 4}, {0, -1, math.Pi}, {negativeZero, -1, -math.Pi}, {0, 1, 0}, {negativeZero, 1, negativeZero},
+		{-0x1p-1074, -1e300, -math.Pi}, {0x1p-1074, -1e300, math.Pi}, {-0x1p-1074, 1e300, negativeZero},
+		{inf, -inf, 3 * math.Pi / 4}, {-inf, 1, -math.Pi / 2}, {nan, 1, nan}, {1, nan, nan},
+	} {
+		requireSame(t, c.want, Atan2(c.y, c.x), "Atan2(%g, %g)", c.y, c.x)
+	}
+	require.Equal(t, -math.Pi, imag(LogComplex(complex(-1e300, -0x1p-1074))))
+}
+
 // The values are those of torch on a CPU.
 func TestRemainders(t *testing.T) {
 	for _, c := range []struct{ x, y, remainder, fmod float64 }{

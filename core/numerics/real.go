@@ -36,6 +36,10 @@ func Log2(x float64) float64 {
 // Log10 returns the decimal logarithm of x.
 func Log10(x float64) float64 { return Log(x) * (1 / math.Ln10) }
 
+// Atan2 returns the angle of the point (x, y), with the sign of y. That of
+// package math has the other sign where y/x underflows and x is negative.
+func Atan2(y, x float64) float64 { return math.Copysign(math.Atan2(y, x), y) }
+
 // Asin returns the inverse sine of x. Next to 1 that of package math loses half
 // of the digits to the difference 1 - x*x.
 func Asin(x float64) float64 { return math.Atan2(x, math.Sqrt((1-x)*(1+x))) }
