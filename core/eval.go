@@ -24,9 +24,9 @@ func NewArray(t dtype.Type, shape []int64) *Array {
 	switch n := NumElements(shape); {
 	case t.IsFloat():
 		a.F = make([]float64, n)
-		if zero := dtype.Round(t, 0); zero != 0 {
+		if t == dtype.Float8E8M0FNU {
 			for i := range a.F {
-				a.F[i] = zero
+				a.F[i] = dtype.Round(t, 0)
 			}
 		}
 	case t.IsComplex():
