@@ -73,7 +73,21 @@ func check(f *core.Fusion, inputs []Input) (*core.Binding, error) {
 			return nil, core.InvalidArgumentf("execute(): input %d (%s) receives an output, and several of its elements share memory: sizes %v, strides %v", i, f.Name(o.Alias), x.Sizes, x.Strides)
 		}
 	}
-	return b, checkDevices(f, inputs)
+	if err := checkDevices(f, inputs); err != nil {
+		return nil, err
+	}
+	return b, checkTypes(f)
+}
+
+// checkTypes refuses the types that a CPU does not hold. Operations make none.
+func checkTypes(f *core.Fusion) error {
+	for i, v := range f.Inputs() {
+		if t := f.Val(v).DType; t == dtype.Float4E2M1FN || t == dtype.Float4E2M1FNx2 {
+			return &core.Unsupported{What: "execute(): four-bit floats are not supported on a CPU", Refusals: []core.Refusal{{By: "executor", Rule: "dtype",
+				Tensor: f.Name(v), Sentence: fmt.Sprintf("input %d (%s) is %v", i, f.Name(v), t)}}}
+		}
+	}
+	return nil
 }
 
 // checkMemory holds the strides and data of input i against what f says of v.

@@ -90,6 +90,17 @@ func TestDevicesMustAgree(t *testing.T) {
 	require.EqualError(t, err, "execute(): input 0 (tv0) is on cpu and input 1 (tv1) is on cuda:0; all tensors must be on one device")
 }
 
+func TestFourBitFloats(t *testing.T) {
+	p := &program{t, core.NewFusion()}
+	x := p.tensorOf(dtype.Float4E2M1FNx2, -1)
+	p.output(x)
+	p.f.Freeze()
+	in := floats([]int64{4}, []int64{1})
+	in.DType = dtype.Float4E2M1FNx2
+	_, err := executorOf(t, p.f).Plan([]executor.Input{in})
+	require.EqualError(t, err, "execute(): four-bit floats are not supported on a CPU\n  executor: input 0 (tv0) is Float4_e2m1fn_x2")
+}
+
 func TestAliasOfOverlappingElements(t *testing.T) {
 	for _, strides := range [][]int64{{0, 1}, {1, 1}, {3, 1}} {
 		f := core.NewFusion()
