@@ -1,7 +1,6 @@
 package core
 
 import (
-
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/numerics"
 	"nvfuser_go/core/scalar"
