@@ -7,8 +7,8 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/fusionfuzz"
 	"nvfuser_go/core/scalar"
-	"nvfuser_go/internal/fusionfuzz"
 )
 
 // A program builds a fusion by chained calls.

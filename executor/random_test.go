@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"nvfuser_go/internal/fusionfuzz"
+	"nvfuser_go/core/fusionfuzz"
 )
 
 // TestRandomFusions runs a fixed sample of what FuzzExecutor looks for.

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/fusionfuzz"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/executor"
-	"nvfuser_go/internal/fusionfuzz"
 )
 
 // prepared is a case in memory.

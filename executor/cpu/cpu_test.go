@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"nvfuser_go/core"
-	"nvfuser_go/internal/fusionfuzz"
+	"nvfuser_go/core/fusionfuzz"
 )
 
 var random = core.RandomState{Seed: 7, Offset: 16}

@@ -21,10 +21,11 @@ import (
 const arrows = `
 core/dtype < core/numerics < core/scalar, core/philox < core
 core < core/schedule < codegen/kir < codegen/lower, codegen/sim, codegen/cuda
-core < passes
+core < core/fusionfuzz < core/schedule, passes
 core/schedule < schedulers/...
 passes, schedulers/... < segmenter
-segmenter, codegen/lower, codegen/sim, codegen/cuda, cudadrv < executor
+segmenter, codegen/lower, codegen/sim, codegen/cuda, cudadrv, executor/cpu < executor
+core/fusionfuzz < executor/cpu
 cudadrv < cudadrv/real
 executor, cudadrv/real < capi, cmd/...
 `
