@@ -19,7 +19,8 @@ func (t *Table) TruncDiv(a, b ID) ID { return t.division(TruncDiv, a, b) }
 // Rem returns a - b*TruncDiv(a, b).
 func (t *Table) Rem(a, b ID) ID { return t.division(Rem, a, b) }
 
-// CeilDiv returns a / b rounded up.
+// CeilDiv returns a / b rounded up: (a + b - 1)/b if b is known not to be
+// negative.
 func (t *Table) CeilDiv(a, b ID) ID {
 	a, b, dt := t.unify(FloorDiv, a, b)
 	if dt == dtype.Index && t.Divides(b, a) {

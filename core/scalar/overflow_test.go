@@ -20,6 +20,7 @@ func TestLimits(t *testing.T) {
 		}
 		return &tree{op: o, args: a}
 	}
+	const half = 1 << 62
 	lowest := domain{Range(math.MinInt64, math.MinInt64+9), []int64{math.MinInt64, math.MinInt64 + 1, math.MinInt64 + 9}}
 	bit := domain{Range(0, 1), []int64{0, 1}}
 	sign := domain{Range(-1, 1), []int64{-1, 0, 1}}
@@ -28,8 +29,8 @@ func TestLimits(t *testing.T) {
 	size := domain{Range(1, 1<<20), []int64{1, 2, 7, 1 << 20}}
 	big := domain{Range(1, 1<<42), []int64{1, 2, 7, 1<<42 - 1, 1 << 42}}
 	extent := domain{Range(0, math.MaxInt64), []int64{0, 1, 3, 1 << 31, 1 << 62, math.MaxInt64}}
+	large := domain{Range(half, math.MaxInt64), []int64{half, math.MaxInt64}}
 	free := domain{Unknown(), []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, math.MaxInt64}}
-	const half = 1 << 62
 	for _, test := range []struct {
 		name    string
 		domains []domain
@@ -77,6 +78,12 @@ func TestLimits(t *testing.T) {
 			op(Add, op(Mul, op(Mul, op(FloorDiv, s(0), s(1)), s(1)), n(math.MinInt64)), op(Mul, s(0), n(math.MinInt64)))},
 		{"least coefficient over a negative", []domain{sign, {Range(-3, -1), []int64{-3, -2, -1}}},
 			op(FloorDiv, op(Mul, op(Mul, s(0), s(1)), n(math.MinInt64)), op(Mul, s(1), n(-1)))},
+		{"least coefficient from a constant", []domain{{Range(0, 9), []int64{0, 7, 8, 9}}},
+			op(Add, op(Mul, op(FloorDiv, s(0), n(8)), n(math.MinInt64)), op(Mul, op(Mod, s(0), n(8)), n(-1<<60)))},
+		{"least coefficient on one side", []domain{{Unknown(), []int64{math.MinInt64 + 3, 3, math.MaxInt64}}, bit},
+			op(Eq, op(Add, s(0), op(Mul, s(1), n(math.MinInt64))), n(3))},
+		{"large product by sizes", []domain{large, extent, extent}, op(FloorDiv, op(Mul, s(0), s(0)), op(Mul, op(Add, s(1), n(1)), op(Add, s(2), n(1))))},
+		{"large product against a multiple", []domain{large, free}, op(Lt, op(Add, op(Mul, s(0), s(0)), op(Mul, s(1), n(8))), n(0))},
 		{"power", []domain{extent, extent}, func() *tree {
 			x := op(opSub, s(0), s(1))
 			for range 6 {

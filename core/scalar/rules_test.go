@@ -203,6 +203,8 @@ func TestRules(t *testing.T) {
 			func(w *world) ID { return w.raw(Mod, w.raw(FloorDiv, w.a, w.n), w.m) }},
 		{"remainder over divisor, may be 0", func(w *world) ID { return w.FloorDiv(w.Mod(w.u, w.Mul(w.e, w.f)), w.e) },
 			func(w *world) ID { return w.raw(Mod, w.raw(FloorDiv, w.u, w.e), w.f) }},
+		{"remainder over divisor, miss: the other may be negative", func(w *world) ID { return w.FloorDiv(w.Mod(w.a, w.Mul(w.s, w.m)), w.m) },
+			func(w *world) ID { return w.raw(FloorDiv, w.raw(Mod, w.a, w.Mul(w.s, w.m)), w.m) }},
 		{"remainder over divisor, miss: may be negative", func(w *world) ID { return w.FloorDiv(w.Mod(w.a, w.Mul(w.s, w.m)), w.s) },
 			func(w *world) ID { return w.raw(FloorDiv, w.raw(Mod, w.a, w.Mul(w.s, w.m)), w.s) }},
 		{"remainder over divisor, miss: not a multiple", func(w *world) ID { return w.div(w.mod(w.s, 30), 4) },

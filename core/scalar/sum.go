@@ -198,7 +198,7 @@ func (t *Table) sumOf(id ID) sum {
 
 // open adds p to s, without merging equal products.
 func (t *Table) open(s *sum, p part) {
-	if t.Op(p.id) == Add && !t.beyond(p.id) {
+	if t.Op(p.id) == Add {
 		s.terms = slices.Grow(s.terms, len(t.Args(p.id)))
 		for _, a := range t.Args(p.id) {
 			t.addTerm(s, part{a, p.coef})
