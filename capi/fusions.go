@@ -42,7 +42,9 @@ func on(h C.nvf_fusion, e *C.nvf_error, call func() string, body func(d *definit
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			d.damaged = caught(r, func() string { return call() + "\n\n" + d.fusion.String() })
+			d.damaged = caught(r, func() string {
+				return safely(call) + "\n\n" + safely(d.fusion.String) + "\n" + safely(func() string { return d.fusion.Python("nvfuser_fusion") })
+			})
 			status = report(e, d.damaged)
 		}
 	}()
@@ -108,9 +110,7 @@ func nvf_define_tensor(h C.nvf_fusion, t C.const_tensor, out *C.nvf_value, e *C.
 			return err
 		}
 		description := core.TensorDescription{DType: kind, CPU: t.is_cpu != 0}
-		for _, s := range unsafe.Slice((*int64)(unsafe.Pointer(t.shape)), n) {
-			description.Shape = append(description.Shape, s)
-		}
+		description.Shape = append(description.Shape, unsafe.Slice((*int64)(unsafe.Pointer(t.shape)), n)...)
 		for _, c := range unsafe.Slice((*int8)(unsafe.Pointer(t.contiguity)), n) {
 			description.Contiguity = append(description.Contiguity, [...]core.Tri{core.NotApplicable, core.No, core.Yes}[min(max(c, -1), 1)+1])
 		}

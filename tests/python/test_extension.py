@@ -524,7 +524,7 @@ def test_a_bug_leaves_a_reproducer(fusion, x, tmp_path, monkeypatch):
     (file,) = (tmp_path / "new").iterdir()
     assert str(file) in str(caught.value) and "\n" not in str(caught.value)
     report = file.read_text()
-    assert text in report and _C.version() in report and "goroutine" in report
+    assert text in report and "def nvfuser_fusion(fd" in report and _C.version() in report and "goroutine" in report
     with pytest.raises(FusionError, match="this is a bug"):  # what it left behind is not trusted
         x + 1
     other = matrix(_C.Fusion())
