@@ -87,16 +87,23 @@ func (f *Fusion) checkInference(op *OpInfo, inf Inference) error {
 			return invalidArgument("%s(): the result would have %d dimensions; at most %d are supported", op.Name, rank, MaxRank)
 		}
 		if r.Domain.Contig == nil {
-			for _, a := range r.Domain.Allocation() {
-				c := Yes
-				if k := f.axes[a].Kind; k == Broadcast || k == Reduce {
-					c = NotApplicable
-				}
-				r.Domain.Contig = append(r.Domain.Contig, c)
-			}
+			r.Domain.Contig = f.dense(&r.Domain)
 		}
 	}
 	return nil
+}
+
+// dense returns the contiguity of d without gaps.
+func (f *Fusion) dense(d *Domain) []Tri {
+	var contig []Tri
+	for _, a := range d.Allocation() {
+		c := Yes
+		if k := f.axes[a].Kind; k == Broadcast || k == Reduce {
+			c = NotApplicable
+		}
+		contig = append(contig, c)
+	}
+	return contig
 }
 
 // An operandType is what promotion reads of an operand.

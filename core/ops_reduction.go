@@ -317,13 +317,13 @@ func evalReduction(c *Evaluation) error {
 	for i := range acc {
 		acc[i] = by.empty
 	}
-	eachReduced(x.Shape, c.Expr.Args[1].Ints, func(i, o int64) {
+	err = c.eachFolded(x.Shape, c.Expr.Args[1].Ints, func(i, o int64) {
 		acc[o] = by.combine(acc[o], x.At(i))
 	})
 	for i := range acc {
 		out.Set(int64(i), ConvertScalar(out.Type, acc[i]))
 	}
-	return nil
+	return err
 }
 
 // eachReduced calls yield with the position of each element of shape, in
@@ -391,25 +391,23 @@ func evalWelford(c *Evaluation) error {
 			return err
 		}
 	}
-	n := int64(1)
-	for _, d := range dims {
-		n *= x.Shape[d]
+	mean, squares, n := make([]float64, out[0].Len()), make([]float64, out[0].Len()), out[2].I
+	err := c.eachFolded(x.Shape, dims, func(i, o int64) { mean[o], n[o] = mean[o]+x.F[i], n[o]+1 })
+	if err != nil {
+		return err
 	}
-	mean, squares := make([]float64, out[0].Len()), make([]float64, out[0].Len())
-	eachReduced(x.Shape, dims, func(i, o int64) { mean[o] += x.F[i] })
 	for o := range mean {
-		mean[o] /= float64(n)
+		mean[o] /= float64(n[o])
 	}
-	eachReduced(x.Shape, dims, func(i, o int64) {
+	err = c.eachFolded(x.Shape, dims, func(i, o int64) {
 		d := x.F[i] - mean[o]
 		squares[o] += float64(d * d)
 	})
 	for o := range mean {
 		out[0].F[o] = dtype.Round(out[0].Type, mean[o])
 		out[1].F[o] = dtype.Round(out[1].Type, squares[o])
-		out[2].I[o] = n
 	}
-	return nil
+	return err
 }
 
 const varianceDoc = " It is welford's sum of squares divided by max(n - correction, 0), where n is the number of elements; " +

@@ -11,9 +11,10 @@ import (
 // Verify checks what every pass may rely on and must preserve:
 //
 //   - ids are in range; a tensor is an input or is listed by the one expression
-//     that defines it, and nothing is read before it is defined;
+//     that defines it, and no definition depends on itself;
 //   - the arguments of an expression are those of its row's parameters;
-//   - dtypes, axes and requirements are those that the row infers;
+//   - dtypes, axes and requirements are those that the row infers; of the first
+//     step of a reduction in two this holds for the root axes;
 //   - an input scalar is a symbol of its own; every symbol belongs to an input;
 //   - the allocation order is a permutation of the logical axes, with one
 //     contiguity flag an axis, which is absent exactly for broadcasts and
@@ -36,6 +37,7 @@ func (f *Fusion) Verify() error {
 	for i := range f.exprs {
 		w.expr(ExprID(i), again)
 	}
+	w.acyclic()
 	w.outputs()
 	w.uses()
 	w.streams()
@@ -114,8 +116,8 @@ func (w *verifier) expr(id ExprID, again *Fusion) {
 	}
 	ok := true
 	f.forEachTensor(e.Args, func(v ValID) {
-		if int(v) >= len(f.vals) || !f.vals[v].Tensor || f.vals[v].Def != NoExpr && f.vals[v].Def >= id {
-			w.bad("expression %d (%s) reads %d, which is not a tensor defined before it", id, e.Op.Name, v)
+		if int(v) >= len(f.vals) || !f.vals[v].Tensor {
+			w.bad("expression %d (%s) reads %d, which is not a tensor", id, e.Op.Name, v)
 			ok = false
 		}
 	})
@@ -182,6 +184,10 @@ func (w *verifier) result(id ExprID, k int, again *Fusion, want TensorResult) {
 		w.bad("expression %d (%s): result %d is %v, want %v", id, op, k, x.DType, want.DType)
 	}
 	got, wanted := x.Domain.Logical, want.Domain.Logical
+	partial := w.f.exprs[id].Op.Class == Reduction && w.f.isPartial(&x.Domain)
+	if partial {
+		got, wanted = x.Domain.Root, want.Domain.Root
+	}
 	if len(got) != len(wanted) {
 		w.bad("expression %d (%s): result %d has %d axes, want %d", id, op, k, len(got), len(wanted))
 		return
@@ -192,8 +198,39 @@ func (w *verifier) result(id ExprID, k int, again *Fusion, want TensorResult) {
 			w.bad("expression %d (%s): axis %d of result %d differs from what is inferred", id, op, i, k)
 		}
 	}
-	if !slices.Equal(x.Domain.Contig, want.Domain.Contig) || (x.Domain.Alloc == nil) != (want.Domain.Alloc == nil) {
+	if !partial && !slices.Equal(x.Domain.Contig, want.Domain.Contig) || (x.Domain.Alloc == nil) != (want.Domain.Alloc == nil) {
 		w.bad("expression %d (%s): the memory order of result %d differs from what is inferred", id, op, k)
+	}
+}
+
+// acyclic removes expressions whose operands are all defined until none is left.
+func (w *verifier) acyclic() {
+	f := w.f
+	missing, readers := make([]int, len(f.exprs)), make([][]ExprID, len(f.exprs))
+	var ready []ExprID
+	for i := range f.exprs {
+		f.forEachTensor(f.exprs[i].Args, func(v ValID) {
+			if d := f.vals[v].Def; d != NoExpr {
+				missing[i]++
+				readers[d] = append(readers[d], ExprID(i))
+			}
+		})
+		if missing[i] == 0 {
+			ready = append(ready, ExprID(i))
+		}
+	}
+	done := 0
+	for ; len(ready) > 0; done++ {
+		id := ready[len(ready)-1]
+		ready = ready[:len(ready)-1]
+		for _, r := range readers[id] {
+			if missing[r]--; missing[r] == 0 {
+				ready = append(ready, r)
+			}
+		}
+	}
+	if done < len(f.exprs) {
+		w.bad("%d expressions depend on their own results", len(f.exprs)-done)
 	}
 }
 

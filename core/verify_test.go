@@ -48,7 +48,7 @@ output %2 alias %0
 		{"argument kind", "is of kind", func(f *Fusion) {
 			f.exprs[0].Args = []Arg{IntOf(3), f.exprs[0].Args[1]}
 		}},
-		{"order", "not a tensor defined before it", func(f *Fusion) {
+		{"order", "depend on their own results", func(f *Fusion) {
 			f.exprs[0].Args = []Arg{TensorOf(f.exprs[1].Out[0]), f.exprs[0].Args[1]}
 		}},
 		{"operand type", "must be", func(f *Fusion) { f.vals[f.inputs[0]].DType = dtype.Half }},
