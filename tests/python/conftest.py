@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import hypothesis
+import pytest
+import torch
 
 import nvfuser_go
 
@@ -16,6 +18,15 @@ os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(_paths))
 # The same examples in every run, and no limit on the time of one: a shared machine is slow at times.
 hypothesis.settings.register_profile("tests", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("tests")
+
+
+@pytest.fixture
+def one_thread():
+    """torch's threads cost more than they give on small tensors."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

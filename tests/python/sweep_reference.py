@@ -48,7 +48,7 @@ def narrowed(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 # Rows that may give either zero where both are right.
-EITHER_ZERO = {"maximum", "minimum", "clamp", "erfcinv", "relu"}
+EITHER_ZERO = {"maximum", "minimum", "clamp", "erfcinv", "relu", "lerp"}
 
 # ---- Promotion ----
 
