@@ -216,7 +216,7 @@ func inferAttention(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 			if a := f.axes[axes[d]]; a.Kind == Broadcast && a.Expanded == scalar.None {
 				continue
 			}
-			text := fmt.Sprintf("the size of dimension %d of %s must be 1 or that of the scores", d, name)
+			text := fmt.Sprintf("the size of dimension %d of %s must be that of the scores, or 1 by the definition", d, name)
 			if err := f.requireEqual(&inf, op, f.Size(axes[d]), f.Size(want), text); err != nil {
 				return inf, err
 			}

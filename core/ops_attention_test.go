@@ -176,7 +176,7 @@ func TestAttentionErrors(t *testing.T) {
 		{dense(q, x(1, 2, 3, 5), q), nil, "sdpfa_fwd(): the number of features of key must be that of query, got 4 and 5"},
 		{dense(q, x(1, 3, 3, 4), x(1, 3, 3, 4)), nil, "sdpfa_fwd(): the number of heads of query must be a multiple of that of key, got 2 and 3"},
 		{dense(q, x(1, 0, 3, 4), x(1, 0, 3, 4)), nil, "sdpfa_fwd(): the number of heads of query must be a multiple of that of key, got 2 and 0"},
-		{dense(q, q, q, x(1, 2, 3, 2)), nil, "sdpfa_fwd(): the size of dimension 3 of bias must be 1 or that of the scores, got 2 and 3"},
+		{dense(q, q, q, x(1, 2, 3, 2)), nil, "sdpfa_fwd(): the size of dimension 3 of bias must be that of the scores, or 1 by the definition, got 2 and 3"},
 		{dense(q, q, q, countingFrom(dtype.Int, 0, 3, 3)), nil, "sdpfa_fwd(): bias must be of floating-point type, got Int"},
 		{dense(q, q, q, x(3), countingFrom(dtype.Int, 0, 3, 3)), nil, "sdpfa_fwd(): mask must be of bool or floating-point type, got Int"},
 		{dense(q, q, q, x(1, 1, 1, 1, 3)), nil, "sdpfa_fwd(): bias has 5 dimensions; it must broadcast to the 4 of the scores"},
