@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 
@@ -105,7 +106,7 @@ func (b *Binding) checkExpr(e *Expr) error {
 	for _, r := range e.Requires {
 		v, err := b.Value(r.Cond)
 		if err != nil {
-			return b.located(e, err)
+			return b.located(e, invalidArgument("%s(): %v", e.Op.Name, err))
 		}
 		if v.I == 0 {
 			return b.located(e, invalidArgument("%s(): %s%s", e.Op.Name, r.Text, b.show(r.Left, r.Right)))
@@ -114,7 +115,7 @@ func (b *Binding) checkExpr(e *Expr) error {
 	for k, v := range e.Out {
 		sizes, err := b.Shape(v)
 		if err != nil {
-			return b.located(e, err)
+			return b.located(e, invalidArgument("%s(): %v", e.Op.Name, err))
 		}
 		if err := checkElements(sizes); err != nil {
 			return b.located(e, invalidArgument("%s(): result %d: %v", e.Op.Name, k, err))
@@ -154,7 +155,7 @@ func (b *Binding) show(left, right scalar.ID) string {
 	text := func(s scalar.ID) string {
 		v, err := b.Value(s)
 		if err != nil {
-			return "?"
+			return b.f.extentText(s)
 		}
 		return PythonLiteral(v)
 	}
@@ -190,13 +191,26 @@ func (b *Binding) checkAliases() error {
 }
 
 // Value returns the value of s. Its error says what is wrong in the user's
-// terms, such as a division by zero.
+// terms, such as a division by zero or a size that does not fit in 64 bits.
 func (b *Binding) Value(s scalar.ID) (scalar.Value, error) {
 	v, err := b.f.scalars.Eval(s, b.symbol, EvalOpaque, b.memo)
 	if err != nil {
-		return v, invalidArgument("%v", err)
+		return v, b.f.ScalarError(err)
 	}
 	return v, nil
+}
+
+// ScalarError returns the error of an evaluation of a scalar of f with the
+// names that [Fusion.Math] prints.
+func (f *Fusion) ScalarError(err error) error {
+	var failed *scalar.EvalError
+	switch {
+	case !errors.As(err, &failed):
+		return invalidArgument("%v", err)
+	case errors.Is(err, scalar.ErrOverflow):
+		return invalidArgument("the size %s does not fit in 64 bits", f.extentText(failed.Expr))
+	}
+	return invalidArgument("%v in %s", failed.Err, f.extentText(failed.Expr))
 }
 
 // Int returns the value of an integer scalar.

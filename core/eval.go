@@ -147,12 +147,19 @@ func (c *Evaluation) Indices(i int) ([]int64, error) {
 	return out, nil
 }
 
-// Out makes the array of result k, of zeros.
+// maxElements bounds an array of the evaluator: 16 GiB.
+const maxElements = 1 << 31
+
+// Out makes the array of result k, of zeros. It is an InvalidArgument if that
+// has more than 2^31 elements.
 func (c *Evaluation) Out(k int) (*Array, error) {
 	v := c.Expr.Out[k]
 	shape, err := c.Shape(v)
 	if err != nil {
 		return nil, err
+	}
+	if NumElements(shape) > maxElements {
+		return nil, c.located(c.Expr, invalidArgument("%s(): the result has shape %v, and at most 2^31 elements can be evaluated", c.Expr.Op.Name, shape))
 	}
 	a := NewArray(c.f.vals[v].DType, shape)
 	c.arrays[v] = a

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 
 	"nvfuser_go/core/dtype"
@@ -41,13 +42,13 @@ func (f *Fusion) require(i *Inference, op *OpInfo, cond, left, right scalar.ID, 
 	return nil
 }
 
-// values prints two constants for an error text: ", got 3 and 4".
+// values prints two sizes for an error text: ", got 3 and 4".
 func (f *Fusion) values(left, right scalar.ID) string {
 	show := func(s scalar.ID) string {
 		if c, ok := f.scalars.ConstValue(s); ok {
 			return PythonLiteral(c)
 		}
-		return "?"
+		return f.extentText(s)
 	}
 	switch {
 	case left == scalar.None:
@@ -56,6 +57,20 @@ func (f *Fusion) values(left, right scalar.ID) string {
 		return ", got " + show(left)
 	}
 	return ", got " + show(left) + " and " + show(right)
+}
+
+// beyond reports whether the size s has no symbol, and does not fit in 64 bits.
+func (f *Fusion) beyond(s scalar.ID) bool {
+	if facts := f.scalars.Facts(s); facts.Lo < maxExtent && facts.Hi > -1<<63 {
+		return false
+	}
+	constant := true
+	f.scalars.Symbols(s, func(scalar.ID) { constant = false })
+	if !constant {
+		return false
+	}
+	_, err := f.scalars.Eval(s, nil, EvalOpaque, nil)
+	return errors.Is(err, scalar.ErrOverflow)
 }
 
 // checkInference holds the results against the limits of any tensor. It fills
@@ -70,7 +85,9 @@ func (f *Fusion) checkInference(op *OpInfo, inf Inference) error {
 			}
 			rank++
 			n, ok := f.scalars.ConstInt(f.Size(a))
-			if !ok {
+			if !ok && f.beyond(f.Size(a)) {
+				return invalidArgument("%s(): dimension %d of the result would have size %s, which does not fit in 64 bits", op.Name, rank-1, f.extentText(f.Size(a)))
+			} else if !ok {
 				continue
 			}
 			if n < 0 {

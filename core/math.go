@@ -77,6 +77,9 @@ func (f *Fusion) AxisString(a AxisID) string { return newMathPrinter(f).axis(a) 
 // AxesString returns axes for reading.
 func (f *Fusion) AxesString(axes []AxisID) string { return newMathPrinter(f).axes(axes) }
 
+// extentText returns an extent for an error text.
+func (f *Fusion) extentText(s scalar.ID) string { return newMathPrinter(f).plain(s) }
+
 type mathPrinter struct {
 	f        *Fusion
 	b        strings.Builder

@@ -95,7 +95,7 @@ func (f *Fusion) inferredSize(sizes, others []scalar.ID) (scalar.ID, error) {
 	if top == bottom { // also where both are 0 and any size would do
 		return f.scalars.Int(1), nil
 	}
-	return f.scalars.TruncDiv(top, bottom), nil // as div makes it, where the product of the sizes might not fit
+	return f.scalars.TruncDiv(top, bottom), nil // as div makes it, where a size may be negative
 }
 
 // factors returns sizes as a constant times factors that are not constants. It
@@ -107,7 +107,7 @@ func (f *Fusion) factors(sizes []scalar.ID) (constant int64, factors []scalar.ID
 		s := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		if n, isConst := f.scalars.ConstInt(s); isConst {
-			hi, lo := bits.Mul64(uint64(constant), uint64(n)) // n < 0: a coefficient that wrapped
+			hi, lo := bits.Mul64(uint64(constant), uint64(n)) // n < 0: not a size
 			constant, ok = int64(lo), ok && n >= 0 && hi == 0 && lo <= maxExtent
 		} else if f.scalars.Op(s) == scalar.Mul {
 			stack = append(stack, f.scalars.Args(s)...)
@@ -118,8 +118,7 @@ func (f *Fusion) factors(sizes []scalar.ID) (constant int64, factors []scalar.ID
 	return constant, factors, ok
 }
 
-// product returns the product of sizes. It wraps where no tensor has that many
-// elements.
+// product returns the product of sizes.
 func (f *Fusion) product(sizes []scalar.ID) scalar.ID {
 	p := f.scalars.Int(1)
 	for _, s := range sizes {

@@ -379,11 +379,8 @@ func inferCat(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 	var err error
 	for d := range axes {
 		if d == dim {
-			axes[d], err = f.joinedAxis(&inf, op, tensors, d)
-		} else {
-			axes[d], err = f.sameAxis(&inf, op, tensors, d)
-		}
-		if err != nil {
+			axes[d] = f.joinedAxis(tensors, d)
+		} else if axes[d], err = f.sameAxis(&inf, op, tensors, d); err != nil {
 			return inf, err
 		}
 	}
@@ -392,20 +389,12 @@ func inferCat(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 }
 
 // joinedAxis makes an axis with the sum of the sizes of dimension d.
-func (f *Fusion) joinedAxis(inf *Inference, op *OpInfo, tensors []ValID, d int) (AxisID, error) {
+func (f *Fusion) joinedAxis(tensors []ValID, d int) AxisID {
 	sum := f.scalars.Int(0)
-	limit := f.scalars.Int(maxExtent / int64(len(tensors)))
-	for k, v := range tensors {
-		size := f.Shape(v)[d]
-		// Two sizes that exceed 64 bits have a negative sum, which is refused.
-		if len(tensors) > 2 {
-			if err := f.require(inf, op, f.scalars.Le(size, limit), size, limit, fmt.Sprintf("the size of tensors[%d] is too large to join", k)); err != nil {
-				return NoAxis, err
-			}
-		}
-		sum = f.scalars.Add(sum, size)
+	for _, v := range tensors {
+		sum = f.scalars.Add(sum, f.Shape(v)[d])
 	}
-	return f.sizeAxis(sum), nil
+	return f.sizeAxis(sum)
 }
 
 // sameAxis makes the axis of a dimension in which all tensors have one size: a

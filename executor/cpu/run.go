@@ -97,7 +97,7 @@ func (r *run) bindScalars(a *Arguments) error {
 			}
 			v, err := p.f.Scalars().Eval(s.id, bind, core.EvalOpaque, memo)
 			if err != nil {
-				return core.InvalidArgumentf("%v", err)
+				return p.f.ScalarError(err)
 			}
 			r.scalars[i] = core.ConvertScalar(s.dtype, v)
 		}
