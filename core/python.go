@@ -217,9 +217,10 @@ func (p *pythonPrinter) compound(s scalar.ID) {
 	}
 	texts := make([]string, len(args))
 	isIndex := false // the type of the operation as printed, where the operands are literals and names
+	beyond := op != scalar.Select && p.f.isConst(args[0]) && p.f.isConst(args[len(args)-1])
 	for i, a := range args {
-		texts[i] = p.leaf(a, true)
-		isIndex = isIndex || t.Type(a) == dtype.Index && !p.f.isConst(a)
+		texts[i] = p.leaf(a, !beyond) // as Ints, constants that do not add up to an Index would wrap
+		isIndex = isIndex || t.Type(a) == dtype.Index && (beyond || !p.f.isConst(a))
 	}
 	if op == scalar.FloorDiv && want != dtype.UInt64 && (t.Facts(args[0]).Lo < 0 || t.Facts(args[1]).Lo < 0) {
 		texts[0] = p.multiple(texts[0], texts[1])

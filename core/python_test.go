@@ -67,7 +67,11 @@ $4 = i.select $3, false, true : bool
 $5 = cast $1 : i64
 $6 = cast $1 : index
 $7 = i.select $3, 4, 5 : index
-%0 = full shape=[$6, $7] fill_value=$2 dtype=f32
+$8 = i.add 9223372036854775807, 1 : index
+$9 = i.mul $1, 9223372036854775807 : index
+$10 = i.mul $9, 3 : index
+$11 = i.floordiv $10, $8 : index
+%0 = full shape=[$6, $7, $11] fill_value=$2 dtype=f32
 %1 = full shape=[] fill_value=$4 dtype=bool
 output %0
 output %1
@@ -82,13 +86,25 @@ output %1
     c5 = fd.ops.lt(c4, 3)
     c6 = fd.ops.where(c5, 4, 5)
     c7 = fd.ops.cast(c6, dtype=DataType.Index)
-    c8 = fd.ops.remainder(c0, 3)
-    c9 = fd.ops.sub(c0, c8)
-    c10 = fd.ops.div(c9, 3)
-    tv0 = fd.ops.full(shape=[c3, c7], fill_value=c10, dtype=DataType.Float)
-    c11 = fd.ops.lt(2, c4)
-    tv1 = fd.ops.full(shape=[], fill_value=c11, dtype=DataType.Bool)
+    c8 = fd.define_scalar(9223372036854775807, dtype=DataType.Index)
+    c9 = fd.define_scalar(3, dtype=DataType.Index)
+    c10 = fd.ops.mul(c8, c9)
+    c11 = fd.ops.mul(c10, c1)
+    c12 = fd.define_scalar(1, dtype=DataType.Index)
+    c13 = fd.ops.add(c12, c8)
+    c14 = fd.ops.remainder(c11, c13)
+    c15 = fd.ops.sub(c11, c14)
+    c16 = fd.ops.div(c15, c13)
+    c17 = fd.ops.remainder(c0, 3)
+    c18 = fd.ops.sub(c0, c17)
+    c19 = fd.ops.div(c18, 3)
+    tv0 = fd.ops.full(shape=[c3, c7, c16], fill_value=c19, dtype=DataType.Float)
+    c20 = fd.ops.lt(2, c4)
+    tv1 = fd.ops.full(shape=[], fill_value=c20, dtype=DataType.Bool)
     fd.add_output(tv0)
     fd.add_output(tv1)
 `, f.Python("f"))
+	g, err := Parse(f.String())
+	require.NoError(t, err)
+	require.Equal(t, f.String(), g.String())
 }
