@@ -27,6 +27,9 @@
 //   - Operands of an elementwise expression have its compute type already and
 //     one rank; implicit promotion and broadcasting are expressions of their own.
 //   - After [Fusion.Freeze] nothing changes; whoever wants a change takes a Clone.
+//   - Arithmetic on scalars of dtype Index, which sizes are, does not wrap: a size
+//     that does not fit in 64 bits is an error where it is bound, by name. That of
+//     other integers, and that of the elements of tensors, wraps.
 //   - What must hold of sizes known only at run time is in [Expr.Requires]: data,
 //     checked by [Fusion.Bind], never rediscovered by who runs the fusion.
 //   - The text form ([Fusion.String]) is canonical: it does not depend on ids, and
