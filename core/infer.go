@@ -296,13 +296,13 @@ func (f *Fusion) combineAxes(inf *Inference, op *OpInfo, operands []ValID, i int
 	for k, v := range operands {
 		axes[k] = f.Axes(v)[i]
 	}
-	return f.combine(inf, op, axes, fmt.Sprintf("sizes of dimension %d must be equal", i))
+	return f.combine(inf, op, axes, func() string { return fmt.Sprintf("sizes of dimension %d must be equal", i) })
 }
 
 // combine returns a new axis for a result that runs along all of axes: of the
 // sizes that are not broadcast, a constant one if there is one, else the first.
 // The others must equal it; rule is the text of that.
-func (f *Fusion) combine(inf *Inference, op *OpInfo, axes []AxisID, rule string) (AxisID, error) {
+func (f *Fusion) combine(inf *Inference, op *OpInfo, axes []AxisID, rule func() string) (AxisID, error) {
 	best, kind := scalar.None, Iter
 	for _, id := range axes {
 		a := f.axes[id]
@@ -318,27 +318,22 @@ func (f *Fusion) combine(inf *Inference, op *OpInfo, axes []AxisID, rule string)
 			best = a.Extent
 		}
 	}
-	expanded := scalar.None
+	expanded, want := scalar.None, best
 	for _, id := range axes {
 		a := f.axes[id]
 		size := a.Extent
 		if a.Kind == Broadcast {
-			if a.Expanded == scalar.None {
+			if size = a.Expanded; size == scalar.None {
 				continue
 			}
-			size = a.Expanded
-			if best == scalar.None {
-				if expanded == scalar.None {
-					expanded = size
-					continue
-				}
-				if err := f.requireEqual(inf, op, expanded, size, rule); err != nil {
-					return NoAxis, err
-				}
-				continue
+			if want == scalar.None {
+				expanded, want = size, size
 			}
 		}
-		if err := f.requireEqual(inf, op, best, size, rule); err != nil {
+		if size == want {
+			continue // nearly always; the rule's text is not made
+		}
+		if err := f.requireEqual(inf, op, want, size, rule()); err != nil {
 			return NoAxis, err
 		}
 	}

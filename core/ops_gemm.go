@@ -129,7 +129,7 @@ func inferMatmul(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 				parts = append(parts, batch[len(batch)-n])
 			}
 		}
-		axis, err := f.combine(&inf, op, parts, "sizes of the batch dimensions must be equal or broadcast")
+		axis, err := f.combine(&inf, op, parts, func() string { return "sizes of the batch dimensions must be equal or broadcast" })
 		if err != nil {
 			return inf, err
 		}
