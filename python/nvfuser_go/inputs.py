@@ -6,7 +6,7 @@ The compiled core reads tensors of exactly the types torch.Tensor and Parameter,
 InvalidType and is called by its position and type.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,9 @@ def prepare(inputs: Iterable[Any], aliased: frozenset[int] = frozenset()) -> tup
 
     Raises InvalidType or InvalidArgument naming the input.
     """
+    # A tensor could be iterated over, and would be taken for the list of its rows.
+    if isinstance(inputs, torch.Tensor | np.ndarray | str | Mapping) or not isinstance(inputs, Iterable):
+        raise InvalidType(f"execute(): inputs must be a list with a value for each input, got {_type_name(inputs)}")
     plain: list[Any] = []
     arrays = tensors = 0
     for position, item in enumerate(flatten(inputs)):

@@ -278,6 +278,18 @@ def test_executions(kind, text, inputs):
     assert fd.execute([X, 2])[0].tolist() == [[2.0] * 3] * 2
 
 
+@pytest.mark.parametrize(
+    "inputs", [torch.ones(2, 3), np.ones((2, 3), np.float32), {0: 1}, "ab", 5, None], ids=lambda i: type(i).__name__
+)
+def test_what_is_no_list_of_inputs(inputs):
+    with FusionDefinition() as fd:
+        a, b = (fd.define_tensor([3], contiguity=True) for _ in range(2))
+        fd.add_output(a + b)
+    with pytest.raises(InvalidType, match=r"execute\(\): inputs must be a list .*, got") as failure:
+        fd.execute(inputs)
+    check(failure)
+
+
 def test_subclasses_of_tensors():
     class Mine(torch.Tensor):
         pass
