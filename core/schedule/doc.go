@@ -1,0 +1,33 @@
+// Package schedule says how a fusion is computed: which loops run, in which
+// order, in parallel over what, and where intermediate tensors live.
+//
+// # Data flow
+//
+//	Fusion (frozen) -> Scheduled -> Mapping -> lowering
+//
+// Its central type is [Scheduled]: a copy of the tables of a fusion and what
+// scheduling decides about each tensor. Schedulers and the user's calls
+// (TensorView.split, fd.sched.inline_most) drive the same methods. [Map] then
+// answers which axes have the same index, which share a generated loop, and
+// which axis says how often a loop runs.
+//
+// # Invariants
+//
+//   - Ids of the fusion keep their meaning in a Scheduled; what edits add has
+//     ids above them. The meaning of the outputs never changes.
+//   - The loop domain of a tensor is made from its root or logical axes by
+//     splits and merges, and no axis is lost on the way.
+//   - A compute position never exceeds what [Scheduled.MaxPosition] and the
+//     positions of all other tensors allow.
+//
+// [Scheduled.Verify] lists the rest. A method that would break a rule returns
+// an InvalidArgument of package core naming the tensor, the axis and the rule,
+// and changes nothing.
+//
+// Reading order: scheduled.go, graph.go, transform.go; then what corresponds to
+// what: relation.go (one producer and consumer), classes.go, exact.go, loops.go,
+// promote.go, mapping.go; then inlining: maxpos.go, inline.go, nest.go; then
+// copying transforms: spread.go, replay.go, like.go; edit.go, verify.go, text.go.
+//
+// The package does not know about devices, indices of elements or CUDA.
+package schedule

@@ -1,0 +1,199 @@
+package schedule
+
+import (
+	"fmt"
+
+	"nvfuser_go/core"
+)
+
+// A Refused is an error that says which rule a schedule, or a fusion, breaks.
+type Refused struct{ core.Refusal }
+
+func (r *Refused) Error() string { return r.Sentence }
+
+func (s *Scheduled) refuse(rule string, v core.ValID, format string, args ...any) error {
+	return &Refused{core.Refusal{By: "schedule", Rule: rule, Tensor: s.name(v), Sentence: fmt.Sprintf(format, args...)}}
+}
+
+// exactClasses returns the partition of the axes of s by equal extent and equal
+// index. A broadcast is never with an axis that is none.
+//
+// If two axes of one domain came together, as in x + permute(x) with x square,
+// loops could not tell them apart. The uses of an input need nothing in common,
+// for an input has no loops: they are then left apart, and only an intermediate
+// tensor that is used in two such ways is refused.
+func (s *Scheduled) exactClasses(f *core.Fusion) (exact *classes, throughInputs bool, err error) {
+	for _, throughInputs = range []bool{true, false} {
+		exact = s.buildExact(f, throughInputs)
+		if err = s.checkSelfMapping(exact); err == nil {
+			break
+		}
+	}
+	return exact, throughInputs, err
+}
+
+func (s *Scheduled) buildExact(f *core.Fusion, throughInputs bool) *classes {
+	exact := newClasses(f, nil)
+	for _, id := range s.transforms() {
+		exact.add(id)
+	}
+	s.joinExact(exact, throughInputs)
+	return exact
+}
+
+// joinExact unites what corresponds along edges and between the results of one
+// expression.
+func (s *Scheduled) joinExact(c *classes, throughInputs bool) {
+	for _, e := range s.analysis().edges {
+		if !throughInputs && s.isInput(e.producer) {
+			continue
+		}
+		for _, p := range e.pairs {
+			if s.isBroadcast(p.producer) == s.isBroadcast(p.consumer) {
+				c.join(p.producer, p.consumer)
+			}
+		}
+	}
+	for _, id := range s.analysis().order {
+		out := s.f.Expr(id).Out
+		first := s.f.Val(out[0]).Domain.Root
+		for _, v := range out[1:] {
+			for k, a := range s.f.Val(v).Domain.Root {
+				if k < len(first) && s.isBroadcast(a) == s.isBroadcast(first[k]) && s.extent(a) == s.extent(first[k]) {
+					c.join(first[k], a)
+				}
+			}
+		}
+	}
+}
+
+// transforms returns those of all tensors, ascending.
+func (s *Scheduled) transforms() []core.TransformID {
+	used := make([]bool, s.f.NumTransforms())
+	for _, v := range s.Tensors() {
+		for _, id := range s.history(v) {
+			used[id] = true
+		}
+	}
+	var list []core.TransformID
+	for id, u := range used {
+		if u {
+			list = append(list, core.TransformID(id))
+		}
+	}
+	return list
+}
+
+func (s *Scheduled) checkSelfMapping(exact *classes) error {
+	for _, v := range s.Tensors() {
+		if s.isInput(v) {
+			continue
+		}
+		for _, id := range s.history(v) {
+			t := s.f.Transform(id)
+			if t.Kind == core.ResizeAxis && exact.same(t.In[0], t.Out[0]) && !s.unchanged(t) {
+				return s.refuse("self-mapping", v, "%s is combined with itself shifted along an axis, so that one loop would need two indices", s.name(v))
+			}
+		}
+		d := &s.f.Val(v).Domain
+		for _, domain := range [][]core.AxisID{d.Root, d.Logical, s.Loop(v)} {
+			seen := map[core.AxisID]int{}
+			for k, a := range domain {
+				if first, ok := seen[exact.find(a)]; ok {
+					return s.refuse("self-mapping", v, "axes %d and %d of %s always have the same index as far as the operations say, as in x + permute(x, [1, 0]), so that loops cannot tell them apart", first, k, s.name(v))
+				}
+				seen[exact.find(a)] = k
+			}
+		}
+	}
+	return nil
+}
+
+// unchanged reports whether resize t adds and removes nothing.
+func (s *Scheduled) unchanged(t *core.Transform) bool {
+	zero := s.f.Scalars().Int(0)
+	return t.Left == zero && t.Right == zero
+}
+
+// almostExact returns the partition that index expressions are found in: exact,
+// and axes that differ by something of extent 1. The transforms of replays take
+// part, so it is built last.
+func (s *Scheduled) almostExact(f *core.Fusion, exact *classes, transforms []core.TransformID, throughInputs bool) *classes {
+	almost := newClasses(f, newApartness(s, f, exact))
+	s.joinExact(almost, throughInputs)
+	for _, id := range transforms {
+		almost.add(id)
+	}
+	again := splitAgain(f, exact, transforms)
+	for _, id := range transforms {
+		joinThroughOnes(f, almost, exact, f.Transform(id), again)
+	}
+	return almost
+}
+
+// splitAgain marks the exact classes that are split by more than 1, and those of
+// extent 1 that lead to one. A split with such a result of extent 1 is not
+// looked through: the points without an element that the later split makes
+// would be on no path.
+func splitAgain(f *core.Fusion, exact *classes, transforms []core.TransformID) map[core.AxisID]bool {
+	one := f.Scalars().Int(1)
+	again := map[core.AxisID]bool{}
+	for _, id := range transforms {
+		if t := f.Transform(id); t.Kind == core.Split && t.Factor != one && f.Axis(t.In[0]).Kind != core.Broadcast {
+			again[exact.find(t.In[0])] = true
+		}
+	}
+	for changed := true; changed; {
+		changed = false
+		for i := len(transforms) - 1; i >= 0; i-- {
+			t := f.Transform(transforms[i])
+			if !again[exact.find(t.Out[0])] && (t.Out[1] == core.NoAxis || !again[exact.find(t.Out[1])]) {
+				continue
+			}
+			for _, a := range inputs(t) {
+				if r := exact.find(a); f.Axis(a).Extent == one && !again[r] {
+					again[r], changed = true, true
+				}
+			}
+		}
+	}
+	return again
+}
+
+// joinThroughOnes unites the ends of t that differ by an extent of 1.
+func joinThroughOnes(f *core.Fusion, almost, exact *classes, t *core.Transform, again map[core.AxisID]bool) {
+	one, zero := f.Scalars().Int(1), f.Scalars().Int(0)
+	extent := func(a core.AxisID) bool { return almost.extent[almost.find(a)] == one || f.Axis(a).Extent == one }
+	switch t.Kind {
+	case core.Merge:
+		a, b := t.In[0], t.In[1]
+		switch {
+		// Of two of extent 1 it is the one that is no broadcast.
+		case extent(b) && !(extent(a) && f.Axis(a).Kind == core.Broadcast && f.Axis(b).Kind != core.Broadcast):
+			almost.join(t.Out[0], a)
+		case extent(a):
+			almost.join(t.Out[0], b)
+		}
+	case core.Split:
+		for _, o := range results(t) {
+			if extent(o) && again[exact.find(o)] {
+				return
+			}
+		}
+		byFactor, rest := t.Out[1], t.Out[0]
+		if !t.Inner {
+			byFactor, rest = rest, byFactor
+		}
+		switch {
+		case t.Factor == one:
+			almost.join(t.In[0], rest)
+		case extent(t.In[0]): // split of 1 by 4: the 4 has a hole, which stays visible
+		case t.Factor == f.Axis(t.In[0]).Extent:
+			almost.join(t.In[0], byFactor)
+		}
+	case core.ResizeAxis:
+		if t.Left == zero && t.Right == zero {
+			almost.join(t.In[0], t.Out[0])
+		}
+	}
+}

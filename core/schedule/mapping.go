@@ -1,0 +1,148 @@
+package schedule
+
+import (
+	"nvfuser_go/core"
+)
+
+// A Mapping answers what axes of a Scheduled have in common. It is immutable and
+// does not see later changes of the Scheduled. Its Fusion has, beside the tables
+// of the Scheduled's, axes and transforms made by loop promotion, which are in no
+// tensor's domains.
+type Mapping struct {
+	s             *Scheduled
+	f             *core.Fusion
+	exact, almost *classes
+	loops         *loopGraph
+	promotion     map[core.AxisID]core.AxisID
+	parallel      map[core.AxisID]Parallel
+	transforms    []core.TransformID
+	nests         *nests
+	tree          []*Nest
+	throughInputs bool
+}
+
+// Map computes the mapping of s. Errors: a fusion whose axes cannot be told
+// apart, a broadcast inlined into two axes, compute positions that no nest of
+// loops has, two parallel types in one loop.
+func Map(s *Scheduled) (*Mapping, error) { return mapWith(s, true) }
+
+// mapWith is Map; without partial, steps 4 and 5 of promotion are left out.
+func mapWith(s *Scheduled, partial bool) (*Mapping, error) {
+	m := &Mapping{s: s.Clone()}
+	s = m.s
+	m.f = s.f
+	for _, e := range s.analysis().edges { // later reads write nothing
+		s.relationOf(e)
+	}
+	var err error
+	if m.nests, m.tree, err = s.checkPositions(); err != nil {
+		return nil, err
+	}
+	m.loops = m.nests.loops
+	if m.exact, m.throughInputs, err = s.exactClasses(m.f); err != nil {
+		return nil, err
+	}
+	p := &promoter{s: s, f: m.f, exact: m.exact, loops: m.loops, partial: partial}
+	if m.promotion, err = p.promotions(); err != nil {
+		return nil, err
+	}
+	m.transforms = append(p.transforms, p.replays...)
+	m.almost = s.almostExact(m.f, m.exact, m.transforms, m.throughInputs)
+	for _, d := range []*disjoint{&m.exact.disjoint, &m.almost.disjoint, &m.loops.disjoint} {
+		d.grow(m.f.NumAxes())
+		d.flatten()
+	}
+	if err = m.checkPromotions(); err != nil {
+		return nil, err
+	}
+	return m, m.gatherParallel()
+}
+
+// checkPromotions fails if a loop has no promotion: no axis covers what its
+// members stem from.
+func (m *Mapping) checkPromotions() error {
+	for _, v := range m.s.Tensors() {
+		if m.s.isInput(v) {
+			continue
+		}
+		for k, a := range m.s.Loop(v) {
+			if q, ok := m.promotion[m.loops.find(a)]; !ok || q == core.NoAxis {
+				return m.s.refuse("promotion", v, "no axis covers the loop of %s together with those that share it; inline less", m.s.axisText(v, k))
+			}
+		}
+	}
+	return nil
+}
+
+// gatherParallel gives each loop class the parallel type of its members.
+func (m *Mapping) gatherParallel() error {
+	m.parallel = map[core.AxisID]Parallel{}
+	from := map[core.AxisID]core.ValID{}
+	for _, v := range m.s.Tensors() {
+		if m.s.isInput(v) {
+			continue
+		}
+		for _, a := range m.s.Loop(v) {
+			class, p := m.loops.find(a), m.s.Parallel(a)
+			switch old := m.parallel[class]; {
+			case p == Serial || p == old:
+			case old != Serial:
+				return m.s.refuse("parallel type", v, "%s and %s share a loop that is %v for one and %v for the other; give it one parallel type",
+					m.s.name(from[class]), m.s.name(v), old, p)
+			default:
+				m.parallel[class], from[class] = p, v
+			}
+		}
+	}
+	return nil
+}
+
+// Fusion returns the tables that the axes of the mapping are in.
+func (m *Mapping) Fusion() *core.Fusion { return m.f }
+
+// Transforms returns the transforms of all tensors and of promotion, ascending.
+func (m *Mapping) Transforms() []core.TransformID { return m.transforms }
+
+// Exact returns the class of axes with a's extent and index.
+func (m *Mapping) Exact(a core.AxisID) core.AxisID { return m.exact.find(a) }
+
+// AlmostExact returns the class of axes with a's index, where extents of 1 are
+// looked through.
+func (m *Mapping) AlmostExact(a core.AxisID) core.AxisID { return m.almost.find(a) }
+
+// LoopClass returns the class of axes that run in one loop with a.
+func (m *Mapping) LoopClass(a core.AxisID) core.AxisID { return m.loops.find(a) }
+
+// Promotion returns the axis that tells how often the loop of a runs.
+func (m *Mapping) Promotion(a core.AxisID) core.AxisID { return m.promotion[m.loops.find(a)] }
+
+// IsPromoted reports whether the loop of a runs over more than a.
+func (m *Mapping) IsPromoted(a core.AxisID) bool { return !m.exact.same(a, m.Promotion(a)) }
+
+// Parallel returns how the loop of a runs.
+func (m *Mapping) Parallel(a core.AxisID) Parallel { return m.parallel[m.loops.find(a)] }
+
+// MapsThroughInputs reports whether the uses of an input have its axes in
+// common. If not, an index into an input is that of the consumer's root axis.
+func (m *Mapping) MapsThroughInputs() bool { return m.throughInputs }
+
+// Tree returns the loops and statements of the schedule, in order.
+func (m *Mapping) Tree() []*Nest { return m.tree }
+
+// Nest returns the loop classes around the statement of an expression,
+// outermost first.
+func (m *Mapping) Nest(id core.ExprID) []core.AxisID { return m.nests.of[id] }
+
+// Scheduled returns the schedule that m is of. It must not be changed.
+func (m *Mapping) Scheduled() *Scheduled { return m.s }
+
+// Permissive reports whether a, of the producer, and b, of the consumer,
+// correspond along some edge between the two if broadcasts are looked through.
+func (m *Mapping) Permissive(producer core.ValID, a core.AxisID, consumer core.ValID, b core.AxisID) bool {
+	for _, e := range m.s.consumers(producer) {
+		if e.consumer == consumer && m.s.relationOf(e).maps(a, b) {
+			return true
+		}
+	}
+	return false
+}

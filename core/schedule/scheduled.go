@@ -1,0 +1,215 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
+)
+
+// A Parallel says how the iterations of a loop axis run.
+type Parallel uint8
+
+const (
+	Serial Parallel = iota
+	BIDx            // one block each
+	BIDy
+	BIDz
+	TIDx // one thread each
+	TIDy
+	TIDz
+	Unroll    // one after the other, written out
+	Unswitch  // as Unroll; the tests of the nest are taken out of it
+	Vectorize // one instruction moves all of them
+	Group     // as Vectorize, for the calls of a reduction
+	Bulk      // one bulk copy moves all of them
+	Cluster   // one block of a cluster each
+	Stream    // one stream each; data for others
+	MeshX     // one device each; data for others
+	MeshY
+	MeshZ
+)
+
+var parallelNames = [...]string{"serial", "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z",
+	"unroll", "unswitch", "vectorize", "group", "bulk", "cluster", "stream", "mesh.x", "mesh.y", "mesh.z"}
+
+func (p Parallel) String() string { return parallelNames[p] }
+
+// IsBlock reports whether blocks differ in the index of such an axis.
+func (p Parallel) IsBlock() bool { return p >= BIDx && p <= BIDz }
+
+// IsThread reports whether threads of a block differ in it.
+func (p Parallel) IsThread() bool { return p >= TIDx && p <= TIDz }
+
+// IsWhole reports whether one instruction covers all iterations, so that no
+// other statement can be among them.
+func (p Parallel) IsWhole() bool { return p == Vectorize || p == Group || p == Bulk }
+
+// A Memory is where a tensor lives.
+type Memory uint8
+
+const (
+	Local  Memory = iota // registers of a thread
+	Shared               // of a block
+	Global
+)
+
+var memoryNames = [...]string{"local", "shared", "global"}
+
+func (m Memory) String() string { return memoryNames[m] }
+
+// A CopyKind is the instruction that a copy becomes.
+type CopyKind uint8
+
+const (
+	PlainCopy CopyKind = iota
+	LoadMatrix
+	AsyncCopy // cp.async, global to shared memory
+	BulkCopy  // TMA
+)
+
+// A CacheHint tells at which levels a load is cached.
+type CacheHint uint8
+
+const (
+	CacheUnspecified CacheHint = iota
+	CacheAllLevels
+	CacheStreaming
+	CacheGlobal
+)
+
+// A Swizzle permutes the columns of an allocation domain: element (row, column)
+// is stored in column^(row % extent of column), so that neighbouring rows of a
+// column lie in different banks. The extent of Column is a power of two.
+type Swizzle struct{ Row, Column core.AxisID }
+
+// Buffering is the number of tiles of a circular buffer and how many of them are
+// loaded ahead; Stages 0 is none.
+type Buffering struct{ Stages, Prefetch int }
+
+// A tensor is what is decided about one tensor. Its loop domain is in the
+// Fusion's Domain.
+type tensor struct {
+	alloc     []core.AxisID // nil: as the fusion says
+	contig    []core.Tri
+	memory    Memory
+	position  int // leftmost loop axes that it is computed in together with its consumers
+	copyKind  CopyKind
+	cacheHint CacheHint
+	swizzle   []Swizzle
+	buffering Buffering
+}
+
+// A Scheduled is a fusion and how it is computed. It is used by one goroutine.
+type Scheduled struct {
+	f        *core.Fusion
+	tensors  []tensor   // by ValID
+	parallel []Parallel // by AxisID; what is beyond is Serial
+	graph    *graph     // nil after an edit
+}
+
+// New returns f, which is frozen, without any scheduling: each tensor is
+// computed by serial loops over its logical axes.
+func New(f *core.Fusion) *Scheduled {
+	if !f.Frozen() {
+		panic("schedule: the fusion is not frozen")
+	}
+	s := &Scheduled{f: f.Clone()}
+	s.grow()
+	for _, v := range s.f.Inputs() {
+		s.tensors[v].memory = Global
+	}
+	for _, o := range s.f.Outputs() {
+		s.tensors[o.Val].memory = Global
+	}
+	return s
+}
+
+// Clone returns a copy that may be changed independently.
+func (s *Scheduled) Clone() *Scheduled {
+	c := *s
+	c.f, c.graph = s.f.Clone(), nil
+	c.tensors, c.parallel = slices.Clone(s.tensors), slices.Clone(s.parallel)
+	for i := range c.tensors {
+		c.tensors[i].swizzle = slices.Clip(c.tensors[i].swizzle)
+	}
+	return &c
+}
+
+// grow makes room for what was added to the fusion.
+func (s *Scheduled) grow() {
+	for len(s.tensors) < s.f.NumVals() {
+		s.tensors = append(s.tensors, tensor{})
+	}
+}
+
+// Fusion returns the scheduled copy of the fusion. Its tables may be read; its
+// scalar table may also be extended.
+func (s *Scheduled) Fusion() *core.Fusion { return s.f }
+
+// Loop returns the loop domain of v.
+func (s *Scheduled) Loop(v core.ValID) []core.AxisID {
+	d := &s.f.Val(v).Domain
+	if d.Loop == nil {
+		return d.Logical
+	}
+	return d.Loop
+}
+
+func (s *Scheduled) setLoop(v core.ValID, axes []core.AxisID) { s.f.Val(v).Domain.Loop = axes }
+
+// Allocation returns the axes of v in memory order, and whether a schedule set
+// them.
+func (s *Scheduled) Allocation(v core.ValID) ([]core.AxisID, bool) {
+	if t := &s.tensors[v]; t.alloc != nil {
+		return t.alloc, true
+	}
+	return s.f.Val(v).Domain.Allocation(), false
+}
+
+// Contiguity returns a promise per axis of [Scheduled.Allocation].
+func (s *Scheduled) Contiguity(v core.ValID) []core.Tri {
+	if t := &s.tensors[v]; t.alloc != nil {
+		return t.contig
+	}
+	return s.f.Val(v).Domain.Contig
+}
+
+// Parallel returns how axis a runs.
+func (s *Scheduled) Parallel(a core.AxisID) Parallel {
+	if int(a) < len(s.parallel) {
+		return s.parallel[a]
+	}
+	return Serial
+}
+
+func (s *Scheduled) setParallel(a core.AxisID, p Parallel) {
+	for len(s.parallel) <= int(a) {
+		s.parallel = append(s.parallel, Serial)
+	}
+	s.parallel[a] = p
+}
+
+func (s *Scheduled) Memory(v core.ValID) Memory       { return s.tensors[v].memory }
+func (s *Scheduled) Position(v core.ValID) int        { return s.tensors[v].position }
+func (s *Scheduled) CopyKind(v core.ValID) CopyKind   { return s.tensors[v].copyKind }
+func (s *Scheduled) CacheHint(v core.ValID) CacheHint { return s.tensors[v].cacheHint }
+func (s *Scheduled) Swizzles(v core.ValID) []Swizzle  { return s.tensors[v].swizzle }
+func (s *Scheduled) Buffering(v core.ValID) Buffering { return s.tensors[v].buffering }
+func (s *Scheduled) kind(a core.AxisID) core.AxisKind { return s.f.Axis(a).Kind }
+func (s *Scheduled) extent(a core.AxisID) scalar.ID   { return s.f.Axis(a).Extent }
+func (s *Scheduled) isInput(v core.ValID) bool        { return s.f.Val(v).Input }
+func (s *Scheduled) name(v core.ValID) string         { return s.f.Name(v) }
+func (s *Scheduled) isBroadcast(a core.AxisID) bool   { return s.kind(a) == core.Broadcast }
+func (s *Scheduled) consumers(v core.ValID) []*edge   { return s.analysis().out[v] }
+func (s *Scheduled) producers(v core.ValID) []*edge   { return s.analysis().in[v] }
+
+func (s *Scheduled) isOutput(v core.ValID) bool {
+	return slices.ContainsFunc(s.f.Outputs(), func(o core.Output) bool { return o.Val == v })
+}
+
+// axisText names axis k of v for an error: "axis 1 of tv3".
+func (s *Scheduled) axisText(v core.ValID, k int) string {
+	return fmt.Sprintf("axis %d of %s", k, s.name(v))
+}

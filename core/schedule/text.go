@@ -1,0 +1,142 @@
+package schedule
+
+import (
+	"fmt"
+	"strings"
+
+	"nvfuser_go/core"
+)
+
+var kindLetters = map[core.AxisKind]string{core.Iter: "i", core.Broadcast: "b", core.Reduce: "r", core.Symbolic: "?"}
+
+// axisName shows an axis by kind, id and extent: i5{8}, b6{1}, of an expanded
+// broadcast b7{1 of 4}.
+func (s *Scheduled) axisName(a core.AxisID) string {
+	x := s.f.Axis(a)
+	text := fmt.Sprintf("%s%d{%s", kindLetters[x.Kind], a, s.scalarText(x.Extent))
+	if x.Kind == core.Broadcast && s.f.Size(a) != x.Extent {
+		text += " of " + s.scalarText(s.f.Size(a))
+	}
+	text += "}"
+	if p := s.Parallel(a); p != Serial {
+		text += " " + p.String()
+	}
+	return text
+}
+
+func (s *Scheduled) domainText(axes []core.AxisID) string {
+	names := make([]string, len(axes))
+	for i, a := range axes {
+		names[i] = s.axisName(a)
+	}
+	return "[" + strings.Join(names, ", ") + "]"
+}
+
+// TensorText shows what is decided about v, in lines.
+func (s *Scheduled) TensorText(v core.ValID) string {
+	d, t := &s.f.Val(v).Domain, &s.tensors[v]
+	text := fmt.Sprintf("%s %v %v\n", s.name(v), t.memory, s.domainText(s.Loop(v)))
+	if t.position > 0 {
+		text = fmt.Sprintf("%s %v %v computed at %d\n", s.name(v), t.memory, s.domainText(s.Loop(v)), t.position)
+	}
+	part := func(name string, axes []core.AxisID) {
+		text += fmt.Sprintf("  %s %s\n", name, s.domainText(axes))
+	}
+	if !sameAxes(d.Root, d.Logical) {
+		part("root", d.Root)
+	}
+	if !sameAxes(d.Logical, s.Loop(v)) {
+		part("logical", d.Logical)
+	}
+	if alloc, set := s.Allocation(v); set || !sameAxes(alloc, d.Logical) {
+		part("allocation", alloc)
+	}
+	for _, id := range s.history(v) {
+		text += "  " + s.transformText(id) + "\n"
+	}
+	return text
+}
+
+func sameAxes(a, b []core.AxisID) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Scheduled) transformText(id core.TransformID) string {
+	t := s.f.Transform(id)
+	in, out := s.plainNames(inputs(t)), s.plainNames(results(t))
+	switch t.Kind {
+	case core.Split:
+		side := "outer"
+		if t.Inner {
+			side = "inner"
+		}
+		return fmt.Sprintf("%s = split %s by %s %s", out, in, side, s.scalarText(t.Factor))
+	case core.Merge:
+		return fmt.Sprintf("%s = merge %s", out, in)
+	}
+	return fmt.Sprintf("%s = resize %s by %s and %s", out, in, s.scalarText(t.Left), s.scalarText(t.Right))
+}
+
+func (s *Scheduled) plainNames(axes []core.AxisID) string {
+	names := make([]string, len(axes))
+	for i, a := range axes {
+		names[i] = fmt.Sprintf("%s%d", kindLetters[s.kind(a)], a)
+	}
+	return strings.Join(names, ", ")
+}
+
+// String shows the expressions in order, each after the tensors that it defines.
+func (s *Scheduled) String() string {
+	var b strings.Builder
+	for _, v := range s.Tensors() {
+		b.WriteString(s.TensorText(v))
+		if d := s.f.Val(v).Def; d != core.NoExpr {
+			b.WriteString("  = " + s.statementText(d) + "\n")
+		}
+	}
+	return b.String()
+}
+
+func (s *Scheduled) statementText(id core.ExprID) string {
+	e := s.f.Expr(id)
+	var args []string
+	for _, v := range s.f.TensorArgs(e) {
+		args = append(args, s.name(v))
+	}
+	return fmt.Sprintf("%s(%s)", e.Op.Name, strings.Join(args, ", "))
+}
+
+// LoopNest shows the loops that m's schedule becomes, as pseudo-code.
+func (m *Mapping) LoopNest() string {
+	var b strings.Builder
+	m.printNest(&b, m.Tree(), 0)
+	return b.String()
+}
+
+func (m *Mapping) printNest(b *strings.Builder, body []*Nest, depth int) {
+	indent := strings.Repeat("  ", depth)
+	for _, n := range body {
+		if n.Axis == core.NoAxis {
+			var names []string
+			for _, v := range m.f.Expr(n.Expr).Out {
+				names = append(names, m.f.Name(v))
+			}
+			fmt.Fprintf(b, "%s%s = %s\n", indent, strings.Join(names, ", "), m.s.statementText(n.Expr))
+			continue
+		}
+		fmt.Fprintf(b, "%sfor %d < %s", indent, depth, m.s.scalarText(m.f.Axis(m.Promotion(n.Axis)).Extent))
+		if p := m.Parallel(n.Axis); p != Serial {
+			fmt.Fprintf(b, " %v", p)
+		}
+		b.WriteString("\n")
+		m.printNest(b, n.Body, depth+1)
+	}
+}

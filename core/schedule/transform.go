@@ -1,0 +1,399 @@
+package schedule
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
+)
+
+// axisAt returns axis k of the loop domain of v, counted from the end if
+// negative, and its position.
+func (s *Scheduled) axisAt(call string, v core.ValID, k int) (core.AxisID, int, error) {
+	loop := s.Loop(v)
+	at := k
+	if at < 0 {
+		at += len(loop)
+	}
+	if at < 0 || at >= len(loop) {
+		return core.NoAxis, 0, core.InvalidArgumentf("%s(): axis %d is out of range for %s, which has %d axes", call, k, s.name(v), len(loop))
+	}
+	return loop[at], at, nil
+}
+
+// checkTensor fails unless v is a tensor with loops.
+func (s *Scheduled) checkTensor(call string, v core.ValID) error {
+	switch {
+	case int(v) >= s.f.NumVals() || !s.f.Val(v).Tensor:
+		return core.InvalidArgumentf("%s(): the value is not a tensor of this fusion", call)
+	case s.isInput(v):
+		return core.InvalidArgumentf("%s(): %s is an input of the fusion and has no loops; cache_after() makes a copy that has", call, s.name(v))
+	}
+	return nil
+}
+
+// movable returns axis k of v if a transform may consume it.
+func (s *Scheduled) movable(call string, v core.ValID, k int) (core.AxisID, int, error) {
+	if err := s.checkTensor(call, v); err != nil {
+		return core.NoAxis, 0, err
+	}
+	a, at, err := s.axisAt(call, v, k)
+	if err != nil {
+		return a, at, err
+	}
+	switch {
+	case at < s.tensors[v].position:
+		err = core.InvalidArgumentf("%s(): %s is left of position %d, where %s is computed inside its consumer; transform before inlining",
+			call, s.axisText(v, at), s.tensors[v].position, s.name(v))
+	case s.Parallel(a) != Serial:
+		err = core.InvalidArgumentf("%s(): %s is parallelized as %v; transform it before parallelize()", call, s.axisText(v, at), s.Parallel(a))
+	}
+	return a, at, err
+}
+
+// replace puts axes in the loop domain of v where n axes from position at were.
+func (s *Scheduled) replace(v core.ValID, at, n int, axes ...core.AxisID) {
+	s.setLoop(v, slices.Replace(slices.Clone(s.Loop(v)), at, at+n, axes...))
+	s.moved(v)
+}
+
+// Split replaces an axis of v of extent n by two, of extents ceil(n/factor) and
+// factor, the latter inner if inner is set and else outer. If factor does not
+// divide n, points beyond n are computed for no element. A negative axis counts
+// from the end.
+func (s *Scheduled) Split(v core.ValID, axis int, factor int64, inner bool) error {
+	a, at, err := s.movable("split", v, axis)
+	if err != nil {
+		return err
+	}
+	if factor < 1 {
+		return core.InvalidArgumentf("split(): factor is %d; it must be positive", factor)
+	}
+	t := s.splitAxis(a, s.f.Scalars().Int(factor), inner)
+	s.replace(v, at, 1, results(s.f.Transform(t))...)
+	return nil
+}
+
+// Merge replaces two neighbouring axes, or any two, of v by one over their
+// product, at the place of the first; the second runs fastest.
+func (s *Scheduled) Merge(v core.ValID, outer, inner int) error {
+	a, at, err := s.movable("merge", v, outer)
+	if err != nil {
+		return err
+	}
+	b, bt, err := s.movable("merge", v, inner)
+	if err != nil {
+		return err
+	}
+	if at == bt {
+		return core.InvalidArgumentf("merge(): axis %d of %s cannot be merged with itself", at, s.name(v))
+	}
+	if err := s.checkMerge("merge", v, a, b); err != nil {
+		return err
+	}
+	t := s.mergeAxes(a, b)
+	s.replace(v, at, 1, s.f.Transform(t).Out[0])
+	loop := slices.Clone(s.Loop(v))
+	s.setLoop(v, slices.Delete(loop, bt, bt+1))
+	return nil
+}
+
+// checkMerge fails for one axis that is reduced and one that is not.
+func (s *Scheduled) checkMerge(call string, v core.ValID, a, b core.AxisID) error {
+	if k, l := s.kind(a), s.kind(b); k != l && (k == core.Reduce || l == core.Reduce) && k != core.Broadcast && l != core.Broadcast {
+		return core.InvalidArgumentf("%s(): an axis of %s that is reduced and one that is not cannot be merged", call, s.name(v))
+	}
+	return nil
+}
+
+func (s *Scheduled) splitAxis(a core.AxisID, factor scalar.ID, inner bool) core.TransformID {
+	return splitAxis(s.f, a, factor, inner, s.kind(a))
+}
+
+func (s *Scheduled) mergeAxes(a, b core.AxisID) core.TransformID {
+	return mergeAxes(s.f, a, b, mergedKind(s.kind(a), s.kind(b)))
+}
+
+// splitAxis splits a; the parts of a broadcast are broadcasts of extent 1,
+// whatever the factor, so that one nobody resolves has no points without an
+// element.
+func splitAxis(f *core.Fusion, a core.AxisID, factor scalar.ID, inner bool, kind core.AxisKind) core.TransformID {
+	quotient, part := f.Scalars().CeilDiv(f.Axis(a).Extent, factor), factor
+	if kind == core.Broadcast {
+		quotient, part = f.Scalars().Int(1), f.Scalars().Int(1)
+	}
+	if !inner {
+		quotient, part = part, quotient
+	}
+	t := core.Transform{Kind: core.Split, In: [2]core.AxisID{a, core.NoAxis}, Factor: factor, Inner: inner, Left: scalar.None, Right: scalar.None}
+	return f.AddTransform(t, axis(quotient, kind), axis(part, kind))
+}
+
+func mergeAxes(f *core.Fusion, a, b core.AxisID, kind core.AxisKind) core.TransformID {
+	extent := f.Scalars().Mul(f.Axis(a).Extent, f.Axis(b).Extent)
+	t := core.Transform{Kind: core.Merge, In: [2]core.AxisID{a, b}, Factor: scalar.None, Left: scalar.None, Right: scalar.None}
+	return f.AddTransform(t, axis(extent, kind))
+}
+
+func resizeAxis(f *core.Fusion, a core.AxisID, left, right scalar.ID, kind core.AxisKind) core.TransformID {
+	t := f.Scalars()
+	extent := t.Add(f.Axis(a).Extent, t.Add(left, right))
+	return f.AddTransform(core.Transform{Kind: core.ResizeAxis, In: [2]core.AxisID{a, core.NoAxis}, Factor: scalar.None, Left: left, Right: right}, axis(extent, kind))
+}
+
+func axis(extent scalar.ID, kind core.AxisKind) core.Axis {
+	return core.Axis{Extent: extent, Expanded: scalar.None, Kind: kind, Def: core.NoTransform}
+}
+
+// mergedKind: Broadcast only if both are, Reduce if either is.
+func mergedKind(a, b core.AxisKind) core.AxisKind {
+	switch {
+	case a == core.Reduce || b == core.Reduce:
+		return core.Reduce
+	case a == core.Broadcast && b == core.Broadcast:
+		return core.Broadcast
+	}
+	return core.Iter
+}
+
+// Reorder moves axis k of v to position moves[k]; the other axes keep their
+// order. Negative axes and positions count from the end.
+func (s *Scheduled) Reorder(v core.ValID, moves map[int]int) error {
+	if err := s.checkTensor("reorder", v); err != nil {
+		return err
+	}
+	loop := s.Loop(v)
+	to := make([]core.AxisID, len(loop))
+	for i := range to {
+		to[i] = core.NoAxis
+	}
+	moved := make([]bool, len(loop))
+	keys := make([]int, 0, len(moves))
+	for k := range moves {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		a, from, err := s.axisAt("reorder", v, k)
+		if err != nil {
+			return err
+		}
+		_, at, err := s.axisAt("reorder", v, moves[k])
+		switch {
+		case err != nil:
+			return err
+		case moved[from]:
+			return core.InvalidArgumentf("reorder(): axis %d of %s is moved twice", from, s.name(v))
+		case to[at] != core.NoAxis:
+			return core.InvalidArgumentf("reorder(): two axes of %s are moved to position %d", s.name(v), at)
+		}
+		moved[from], to[at] = true, a
+	}
+	next := 0
+	for i := range to {
+		if to[i] != core.NoAxis {
+			continue
+		}
+		for moved[next] {
+			next++
+		}
+		to[i] = loop[next]
+		next++
+	}
+	if n := s.tensors[v].position; !slices.Equal(to[:n], loop[:n]) {
+		return core.InvalidArgumentf("reorder(): the first %d axes of %s are computed inside its consumer; reorder before inlining", n, s.name(v))
+	}
+	s.setLoop(v, to)
+	s.moved(v)
+	return nil
+}
+
+// Parallelize says how axis of v runs.
+func (s *Scheduled) Parallelize(v core.ValID, axis int, p Parallel) error {
+	if err := s.checkTensor("parallelize", v); err != nil {
+		return err
+	}
+	a, at, err := s.axisAt("parallelize", v, axis)
+	if err != nil {
+		return err
+	}
+	return s.parallelize(v, at, a, p)
+}
+
+func (s *Scheduled) parallelize(v core.ValID, at int, a core.AxisID, p Parallel) error {
+	reduced := s.kind(a) == core.Reduce
+	_, isConst := s.f.Scalars().ConstInt(s.extent(a))
+	switch {
+	case p.IsWhole() && !isConst:
+		return core.InvalidArgumentf("parallelize(): %s cannot be %v, because its extent is not a constant", s.axisText(v, at), p)
+	case (p == Vectorize || p == Bulk) && reduced:
+		return core.InvalidArgumentf("parallelize(): %s cannot be %v, because it is reduced", s.axisText(v, at), p)
+	case p.IsWhole() && at < s.tensors[v].position:
+		return core.InvalidArgumentf("parallelize(): %s cannot be %v, because %s is computed inside its consumer there", s.axisText(v, at), p, s.name(v))
+	case p != Serial && (p.IsBlock() || p.IsThread() || p == Cluster):
+		for k, b := range s.Loop(v) {
+			if k != at && s.Parallel(b) == p {
+				return core.InvalidArgumentf("parallelize(): axes %d and %d of %s cannot both be %v", min(k, at), max(k, at), s.name(v), p)
+			}
+		}
+	}
+	s.setParallel(a, p)
+	return nil
+}
+
+// SetMemory says where v lives. Inputs and outputs of the fusion are in global
+// memory.
+func (s *Scheduled) SetMemory(v core.ValID, m Memory) error {
+	if m != Global && (s.isInput(v) || s.isOutput(v)) {
+		role := "an input"
+		if s.isOutput(v) {
+			role = "an output"
+		}
+		return core.InvalidArgumentf("set_memory_type(): %s is %s of the fusion, which lives in global memory; cache it to have a copy in %v memory", s.name(v), role, m)
+	}
+	if m != Shared && len(s.tensors[v].swizzle) > 0 {
+		return core.InvalidArgumentf("set_memory_type(): %s has a swizzle, which is for shared memory", s.name(v))
+	}
+	s.tensors[v].memory = m
+	return nil
+}
+
+// SetAllocation lays v out along axes, outermost first, that are its logical
+// axes or made from them by the transforms of its loop domain. contig has one
+// promise an axis; nil: no gaps.
+func (s *Scheduled) SetAllocation(v core.ValID, axes []core.AxisID, contig []core.Tri) error {
+	const call = "set_allocation_domain"
+	if contig != nil && len(contig) != len(axes) {
+		return core.InvalidArgumentf("%s(): %d contiguity flags for %d axes of %s", call, len(contig), len(axes), s.name(v))
+	}
+	if err := s.covers(call, v, s.f.Val(v).Domain.Logical, axes); err != nil {
+		return err
+	}
+	filled := make([]core.Tri, len(axes))
+	for k, a := range axes {
+		none := s.isBroadcast(a) || s.kind(a) == core.Reduce
+		switch {
+		case none:
+			filled[k] = core.NotApplicable
+		case contig == nil:
+			filled[k] = core.Yes
+		case contig[k] == core.NotApplicable:
+			return core.InvalidArgumentf("%s(): contiguity[%d] of %s must be True or False, because the axis is neither a broadcast nor reduced", call, k, s.name(v))
+		default:
+			filled[k] = contig[k]
+		}
+	}
+	s.tensors[v].alloc, s.tensors[v].contig = slices.Clone(axes), filled
+	return nil
+}
+
+// covers fails unless axes are made from all of domain, each once, by
+// transforms of v.
+func (s *Scheduled) covers(call string, v core.ValID, domain, axes []core.AxisID) error {
+	if k, ok := repeated(axes); ok {
+		return core.InvalidArgumentf("%s(): axis %d of the domain for %s is there twice", call, k, s.name(v))
+	}
+	left := slices.Clone(axes)
+	steps := above(s.f, axes)
+	for i := len(steps) - 1; i >= 0; i-- { // undo transforms until domain is left
+		t := s.f.Transform(steps[i])
+		if containsAll(domain, results(t)) || !containsAll(left, results(t)) {
+			continue
+		}
+		left = slices.DeleteFunc(left, func(a core.AxisID) bool { return slices.Contains(results(t), a) })
+		left = append(left, inputs(t)...)
+	}
+	slices.Sort(left)
+	if want := slices.Sorted(slices.Values(domain)); !slices.Equal(left, want) {
+		return core.InvalidArgumentf("%s(): the domain for %s is not made from all of its axes by splits and merges", call, s.name(v))
+	}
+	return nil
+}
+
+func repeated(axes []core.AxisID) (int, bool) {
+	for i, a := range axes {
+		if slices.Contains(axes[:i], a) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// SetLoop sets the loop domain of v by hand: axes are made by its transforms
+// from its logical axes, or from its root axes.
+func (s *Scheduled) SetLoop(v core.ValID, axes []core.AxisID) error {
+	const call = "set_loop_domain"
+	if err := s.checkTensor(call, v); err != nil {
+		return err
+	}
+	if s.tensors[v].position > 0 {
+		return core.InvalidArgumentf("%s(): %s is inlined; set the domain before", call, s.name(v))
+	}
+	d := &s.f.Val(v).Domain
+	err := s.covers(call, v, d.Logical, axes)
+	if err != nil && s.covers(call, v, d.Root, axes) != nil {
+		return err
+	}
+	s.setLoop(v, slices.Clone(axes))
+	s.moved(v)
+	return nil
+}
+
+// SwizzleXOR stores column c of row r of v, which is in shared memory, in column
+// c^r modulo the number of columns, a power of two. row and column are
+// positions in the allocation domain, which must be set.
+func (s *Scheduled) SwizzleXOR(v core.ValID, row, column int) error {
+	alloc, set := s.Allocation(v)
+	switch {
+	case !set || s.tensors[v].memory != Shared:
+		return core.InvalidArgumentf("swizzle(): %s must be in shared memory and have an allocation domain", s.name(v))
+	case row < 0 || row >= len(alloc) || column < 0 || column >= len(alloc) || row == column:
+		return core.InvalidArgumentf("swizzle(): %d and %d are not two axes of the %d in the allocation domain of %s", row, column, len(alloc), s.name(v))
+	}
+	n, ok := s.f.Scalars().ConstInt(s.extent(alloc[column]))
+	if !ok || n < 1 || bits.OnesCount64(uint64(n)) != 1 {
+		return core.InvalidArgumentf("swizzle(): axis %d of the allocation domain of %s must have a power of two as its extent", column, s.name(v))
+	}
+	s.tensors[v].swizzle = append(s.tensors[v].swizzle, Swizzle{alloc[row], alloc[column]})
+	return nil
+}
+
+// SetCopy says by which instruction the copy that defines v is made, and how
+// its loads are cached.
+func (s *Scheduled) SetCopy(v core.ValID, kind CopyKind, hint CacheHint) error {
+	if d := s.f.Val(v).Def; d == core.NoExpr || s.f.Expr(d).Op != core.SetOp {
+		return core.InvalidArgumentf("%s is not a copy: it cannot be loaded by another instruction or with a cache hint", s.name(v))
+	}
+	s.tensors[v].copyKind, s.tensors[v].cacheHint = kind, hint
+	return nil
+}
+
+// SetBuffering gives v a circular buffer of stages tiles, of which prefetch are
+// loaded ahead of the one in use: 1 <= prefetch < stages.
+func (s *Scheduled) SetBuffering(v core.ValID, stages, prefetch int) error {
+	switch {
+	case s.isInput(v) || s.tensors[v].memory == Global:
+		return core.InvalidArgumentf("circular_buffer(): %s is in global memory", s.name(v))
+	case stages < 2 || prefetch < 1 || prefetch >= stages:
+		return core.InvalidArgumentf("circular_buffer(): %d stages with a prefetch distance of %d; 1 <= distance < stages must hold", stages, prefetch)
+	}
+	s.tensors[v].buffering = Buffering{stages, prefetch}
+	return nil
+}
+
+// extentText shows the extent of a.
+func (s *Scheduled) extentText(a core.AxisID) string { return s.scalarText(s.extent(a)) }
+
+// scalarText shows a size; that of dimension d of input tvN is tvN.d.
+func (s *Scheduled) scalarText(e scalar.ID) string {
+	t := s.f.Scalars()
+	return t.Format(e, func(symbol scalar.ID) string {
+		tag := t.Tag(symbol)
+		if tag.Dim < 0 {
+			return s.f.Name(core.ValID(tag.Val))
+		}
+		return fmt.Sprintf("%s.%d", s.f.Name(core.ValID(tag.Val)), tag.Dim)
+	}, func(op scalar.Op) string { return fmt.Sprintf("op%d", op) })
+}
