@@ -19,6 +19,7 @@ NAME = "nvfuser_direct"
 
 _MODULES = {
     NAME: nvfuser_go,
+    f"{NAME}._C_DIRECT": nvfuser_go,  # nvFuser's extension, which has the same names
     f"{NAME}.ops": _C.ops,
     f"{NAME}.schedule": schedule,
     f"{NAME}.idm": idm,
@@ -38,6 +39,7 @@ def install() -> None:
     if sys.modules.get(NAME, nvfuser_go) is not nvfuser_go:
         raise FusionError(f"{NAME} is imported already; call install() before anything imports it")
     sys.modules.update(_MODULES)
+    nvfuser_go._C_DIRECT = nvfuser_go
     definition.accepts_cpu_tensors = False
 
 
@@ -46,4 +48,6 @@ def uninstall() -> None:
     for name, module in _MODULES.items():
         if sys.modules.get(name) is module:
             del sys.modules[name]
+    if hasattr(nvfuser_go, "_C_DIRECT"):
+        del nvfuser_go._C_DIRECT
     definition.accepts_cpu_tensors = True

@@ -19,7 +19,10 @@ from nvfuser_direct import LruFusionCache, multidevice, ops
 from nvfuser_direct.pytorch_utils import torch_dtype_to_nvfuser_dtype
 from nvfuser_direct.nvfuser_direct_version import NvfuserVersion
 import nvfuser_direct.schedule
+import nvfuser_direct._C_DIRECT
+from nvfuser_direct._C_DIRECT import Fusion
 
+assert nvfuser_direct._C_DIRECT.ops is ops
 assert nvfuser.version() == "0.2.36"
 assert NvfuserVersion("0.2.8") <= nvfuser.version() < NvfuserVersion("0.29.0")
 x, scale = torch.randn(4, 6), torch.randn(6)
