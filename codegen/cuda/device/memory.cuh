@@ -1,0 +1,169 @@
+// Moves of 1 to 16 bytes by one instruction, asynchronous copies, atomics.
+// Addresses are multiples of the number of bytes.
+
+//@ words
+// The type that registers hold Bytes bytes in.
+template <int Bytes>
+struct Words;
+template <>
+struct Words<1> {
+  using Type = unsigned char;
+};
+template <>
+struct Words<2> {
+  using Type = unsigned short;
+};
+template <>
+struct Words<4> {
+  using Type = unsigned;
+};
+template <>
+struct Words<8> {
+  using Type = uint2;
+};
+template <>
+struct Words<16> {
+  using Type = uint4;
+};
+
+//@ move needs words
+template <int Bytes>
+__device__ inline void move(void* to, const void* from) {
+  using Type = typename Words<Bytes>::Type;
+  *(Type*)to = *(const Type*)from;
+}
+
+//@ moveStreaming needs words
+// Of data that is read once.
+template <int Bytes>
+__device__ inline void moveStreaming(void* to, const void* from) {
+  using Type = typename Words<Bytes>::Type;
+  *(Type*)to = __ldcs((const Type*)from);
+}
+
+//@ moveReadOnly needs words
+// Of data that no thread writes.
+template <int Bytes>
+__device__ inline void moveReadOnly(void* to, const void* from) {
+  using Type = typename Words<Bytes>::Type;
+  *(Type*)to = __ldg((const Type*)from);
+}
+
+//@ moveReadOnlyStreaming needs moveReadOnly
+// Of data that no thread writes and that is read once: it takes no place in
+// the first cache.
+template <int Bytes>
+__device__ inline void moveReadOnlyStreaming(void* to, const void* from) {
+#ifdef __CUDA_ARCH__
+  if constexpr (Bytes == 16) {
+    uint4 v;
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
+    *(uint4*)to = v;
+  } else if constexpr (Bytes == 8) {
+    uint2 v;
+    asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
+    *(uint2*)to = v;
+  } else {
+    moveReadOnly<Bytes>(to, from);
+  }
+#else
+  moveReadOnly<Bytes>(to, from);
+#endif
+}
+
+//@ storeStreaming needs words
+// Of data that is not read soon.
+template <int Bytes>
+__device__ inline void storeStreaming(void* to, const void* from) {
+  using Type = typename Words<Bytes>::Type;
+  __stcs((Type*)to, *(const Type*)from);
+}
+
+//@ readOnly needs bitCast words
+// An element that no thread writes.
+template <class T>
+__device__ inline T readOnly(const T* p) {
+  return bitCast<T>(__ldg((const typename Words<sizeof(T)>::Type*)p));
+}
+
+//@ copyAsync
+// Begins a copy from global to shared memory, see waitAsync.
+template <int Bytes>
+__device__ inline void copyAsync(void* to, const void* from) {
+#ifdef __CUDA_ARCH__
+  const unsigned address = (unsigned)__cvta_generic_to_shared(to);
+  if constexpr (Bytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(Bytes) : "memory");
+#else
+  host::copyAsync(to, from, Bytes, Bytes);
+#endif
+}
+
+//@ copyAsync.guarded
+// copyAsync if guard, else zeros, which read nothing.
+template <int Bytes>
+__device__ inline void copyAsync(void* to, const void* from, bool guard) {
+  const int size = guard ? Bytes : 0;
+#ifdef __CUDA_ARCH__
+  const unsigned address = (unsigned)__cvta_generic_to_shared(to);
+  if constexpr (Bytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(size) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(Bytes), "r"(size) : "memory");
+#else
+  host::copyAsync(to, from, Bytes, size);
+#endif
+}
+
+//@ commitAsync
+// Closes the group of the thread's copies since the last one.
+__device__ inline void commitAsync() {
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+  host::commitAsync();
+#endif
+}
+
+//@ waitAsync
+// Waits until at most Pending of the thread's groups have not landed.
+template <int Pending>
+__device__ inline void waitAsync() {
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+#else
+  host::waitAsync(Pending);
+#endif
+}
+
+//@ atomicAdd.signed
+__device__ inline long long atomicAdd(long long* p, long long x) {
+  return (long long)atomicAdd((unsigned long long*)p, (unsigned long long)x);
+}
+
+//@ atomicAdd.Half needs Half toHalf Half.toFloat
+__device__ inline void atomicAdd(Half* p, Half x) {
+#ifdef __CUDA_ARCH__
+  asm volatile("red.relaxed.gpu.add.noftz.f16 [%0], %1;" ::"l"(p), "h"(x.code) : "memory");
+#else
+  *p = toHalf(toFloat(*p) + toFloat(x));
+#endif
+}
+
+//@ atomicAdd.BFloat16 needs BFloat16 toBFloat16 BFloat16.toFloat
+__device__ inline void atomicAdd(BFloat16* p, BFloat16 x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("red.relaxed.gpu.add.noftz.bf16 [%0], %1;" ::"l"(p), "h"(x.code) : "memory");
+#elif defined(__CUDA_ARCH__)
+  unsigned short before = *(volatile unsigned short*)p, seen;
+  do {
+    seen = before;
+    const BFloat16 sum = toBFloat16(toFloat(BFloat16{seen}) + toFloat(x));
+    before = atomicCAS((unsigned short*)p, seen, sum.code);
+  } while (before != seen);
+#else
+  *p = toBFloat16(toFloat(*p) + toFloat(x));
+#endif
+}

@@ -1,0 +1,124 @@
+// Random numbers from Philox4x32-10 (J. Salmon, M. Moraes, R. Dror, D. Shaw,
+// "Parallel random numbers: as easy as 1, 2, 3", SC11), element by element as
+// package philox defines them.
+
+//@ philox
+__device__ inline uint4 philox(unsigned long long seed, unsigned long long offset, unsigned long long subsequence) {
+  unsigned a = (unsigned)offset, b = (unsigned)(offset >> 32), c = (unsigned)subsequence, d = (unsigned)(subsequence >> 32);
+  unsigned k = (unsigned)seed, l = (unsigned)(seed >> 32);
+#pragma unroll
+  for (int i = 0; i < 10; ++i) {
+    const unsigned low0 = 0xd2511f53u * a, low1 = 0xcd9e8d57u * c;
+    const unsigned high0 = __umulhi(0xd2511f53u, a), high1 = __umulhi(0xcd9e8d57u, c);
+    a = high1 ^ b ^ k;
+    b = low1;
+    c = high0 ^ d ^ l;
+    d = low0;
+    k += 0x9e3779b9u;
+    l += 0xbb67ae85u;
+  }
+  return make_uint4(a, b, c, d);
+}
+
+//@ philox.word needs philox
+// The word of an element of a type that takes one.
+__device__ inline unsigned philoxWord(unsigned long long seed, unsigned long long offset, unsigned long long index) {
+  const uint4 w = philox(seed, offset / 4, index / 4);
+  const unsigned low = index & 1 ? w.y : w.x, high = index & 1 ? w.w : w.z;
+  return index & 2 ? high : low;
+}
+
+//@ uniform needs philox.word
+// Uniform over [0, 1), a multiple of 2^-Precision.
+template <int Precision>
+__device__ inline float uniform(unsigned long long seed, unsigned long long offset, unsigned long long index) {
+  const unsigned mask = (1u << Precision) - 1;
+  return (float)(philoxWord(seed, offset, index) & mask) * (1.0f / (mask + 1));
+}
+
+//@ uniform.double needs philox
+__device__ inline double uniformDouble(unsigned long long seed, unsigned long long offset, unsigned long long index) {
+  const uint4 w = philox(seed, offset / 4, index / 2);
+  const unsigned long long word = index & 1 ? (unsigned long long)w.w << 32 | w.z : (unsigned long long)w.y << 32 | w.x;
+  return (double)(word & ((1ull << 53) - 1)) * 0x1p-53;
+}
+
+//@ scaled
+// a + x * b in double precision with two roundings.
+__device__ inline double scaled(double a, double x, double b) {
+  return __dadd_rn(a, __dmul_rn(x, b));
+}
+
+//@ below.float
+// The largest number below x, which is positive, negative or 0, not the least.
+__device__ inline float justBelow(float x) {
+  const unsigned code = __float_as_uint(x);
+  if (x == 0) return __uint_as_float(0x80000001);
+  return __uint_as_float(x > 0 ? code - 1 : code + 1);
+}
+
+__device__ inline double justBelow(double x) {
+  const long long code = __double_as_longlong(x);
+  if (x == 0) return __longlong_as_double((long long)(1ull << 63 | 1));
+  return __longlong_as_double(x > 0 ? code - 1 : code + 1);
+}
+
+//@ below.Half needs Half
+__device__ inline Half justBelow(Half x) {
+  if ((x.code & 0x7fff) == 0) return {0x8001};
+  return {(unsigned short)(x.code & 0x8000 ? x.code + 1 : x.code - 1)};
+}
+
+//@ below.BFloat16 needs BFloat16
+__device__ inline BFloat16 justBelow(BFloat16 x) {
+  if ((x.code & 0x7fff) == 0) return {0x8001};
+  return {(unsigned short)(x.code & 0x8000 ? x.code + 1 : x.code - 1)};
+}
+
+//@ normal needs philox
+// Normally distributed, by the method of Box and Muller. The two elements of a
+// pair take the cosine and the sine.
+__device__ inline float normal(unsigned long long seed, unsigned long long offset, unsigned long long index) {
+  const uint4 w = philox(seed, offset / 4, index / 4);
+  const float u = __fmaf_rn((float)(index & 2 ? w.z : w.x), 0x1p-32f, 0x1p-33f);
+  const float v = (float)(index & 2 ? w.w : w.y) * 0x1p-32f;
+  const float radius = sqrtf(-2.0f * logf(u));
+  return radius * (index & 1 ? sinpif(2.0f * v) : cospif(2.0f * v));
+}
+
+//@ normal.double needs philox
+__device__ inline double normalDouble(unsigned long long seed, unsigned long long offset, unsigned long long index) {
+  const uint4 w = philox(seed, offset / 4, index / 2);
+  const unsigned long long first = (unsigned long long)w.y << 32 | w.x, second = (unsigned long long)w.w << 32 | w.z;
+  const double u = (double)((first >> 11) + 1) * 0x1p-53, v = (double)(second >> 11) * 0x1p-53;
+  const double radius = sqrt(-2.0 * log(u));
+  return radius * (index & 1 ? sinpi(2.0 * v) : cospi(2.0 * v));
+}
+
+//@ uniformBetween.float needs scaled below.float
+// The number u of [0, 1) brought to [low, high), rounded once; what rounds to
+// high becomes the largest number below it.
+__device__ inline float uniformBetween(double low, double high, float u) {
+  const float x = (float)scaled(low, u, high - low), most = (float)high;
+  if (!(low < high && x >= high)) return x;
+  return most < high ? most : justBelow(most);
+}
+
+__device__ inline double uniformBetween(double low, double high, double u) {
+  const double x = scaled(low, u, high - low);
+  return low < high && x >= high ? justBelow(high) : x;
+}
+
+//@ uniformBetween.Half needs scaled below.Half toHalf toFloatOdd Half.toFloat
+__device__ inline Half uniformBetweenHalf(double low, double high, float u) {
+  const Half x = toHalf(toFloatOdd(scaled(low, u, high - low))), most = toHalf(toFloatOdd(high));
+  if (!(low < high && toFloat(x) >= high)) return x;
+  return toFloat(most) < high ? most : justBelow(most);
+}
+
+//@ uniformBetween.BFloat16 needs scaled below.BFloat16 toBFloat16 toFloatOdd BFloat16.toFloat
+__device__ inline BFloat16 uniformBetweenBFloat16(double low, double high, float u) {
+  const BFloat16 x = toBFloat16(toFloatOdd(scaled(low, u, high - low))), most = toBFloat16(toFloatOdd(high));
+  if (!(low < high && toFloat(x) >= high)) return x;
+  return toFloat(most) < high ? most : justBelow(most);
+}

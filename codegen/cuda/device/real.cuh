@@ -1,0 +1,47 @@
+// Functions of real numbers that CUDA has not, or has with another meaning.
+
+//@ minimum
+// The smaller one, NaN if either is, and x if they are equal; so of two zeros
+// the first.
+template <class T>
+__device__ inline T minimum(T x, T y) {
+  return y < x || y != y ? y : x;
+}
+
+//@ maximum
+template <class T>
+__device__ inline T maximum(T x, T y) {
+  return y > x || y != y ? y : x;
+}
+
+//@ real.floorMod
+// The remainder of x / y rounded down, which has the sign of y.
+template <class T>
+__device__ inline T floorMod(T x, T y) {
+  const T r = fmod(x, y);
+  return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
+//@ lerp
+// start + weight * (end - start) from the nearer end: exact at both.
+template <class T>
+__device__ inline T lerp(T start, T end, T weight) {
+  return fabs(weight) < T(0.5) ? start + weight * (end - start) : end - (end - start) * (1 - weight);
+}
+
+//@ sigmoid
+__device__ inline float sigmoid(float x) {
+  return 1.0f / (1.0f + expf(-x));
+}
+
+__device__ inline double sigmoid(double x) {
+  const double e = exp(-fabs(x));
+  return (x < 0 ? e : 1.0) / (1.0 + e);
+}
+
+//@ sign
+// -1, 0 or 1, and 0 for NaN.
+template <class T>
+__device__ inline T sign(T x) {
+  return T((x > 0) - (x < 0));
+}

@@ -1,0 +1,125 @@
+// Order between threads.
+
+//@ blockMemory
+// The start of the block's shared memory.
+__device__ inline unsigned char* blockMemory() {
+#ifdef __CUDA_ARCH__
+  extern __shared__ __align__(128) unsigned char memory[];
+  return memory;
+#else
+  return host::blockMemory();
+#endif
+}
+
+//@ loadAcquire
+__device__ inline unsigned long long loadAcquire(const unsigned long long* p) {
+#ifdef __CUDA_ARCH__
+  unsigned long long x;
+  asm volatile("ld.acquire.gpu.global.b64 %0, [%1];" : "=l"(x) : "l"(p) : "memory");
+  return x;
+#else
+  host::pause();
+  return *p;
+#endif
+}
+
+//@ gridBarrier needs loadAcquire
+// Waits for all threads of the grid. In the word, all but the top bit are 0
+// before and after; the arrivals of all blocks together flip the top bit, in
+// whatever order they come, which is what the others wait for.
+template <class Word>
+__device__ inline void gridBarrier(Word* word) {
+  __syncthreads();
+  if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+    const unsigned long long blocks = (unsigned long long)gridDim.x * gridDim.y * gridDim.z;
+    const bool first = blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0;
+    unsigned long long* const p = (unsigned long long*)word;
+    __threadfence();
+    const unsigned long long before = atomicAdd(p, first ? (1ull << 63) - (blocks - 1) : 1ull);
+    while ((loadAcquire(p) ^ before) >> 63 == 0) {
+    }
+    __threadfence();
+  }
+  __syncthreads();
+}
+
+//@ clusterBarrier
+__device__ inline void clusterBarrier() {
+#ifdef __CUDA_ARCH__
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+#else
+  host::clusterBarrier();
+#endif
+}
+
+//@ clusterFence
+__device__ inline void clusterFence() {
+#ifdef __CUDA_ARCH__
+  asm volatile("fence.acq_rel.cluster;" ::: "memory");
+#endif
+}
+
+//@ clusterIdx
+__device__ inline unsigned clusterIdxX() {
+#ifdef __CUDA_ARCH__
+  unsigned x;
+  asm("mov.u32 %0, %%cluster_ctaid.x;" : "=r"(x));
+  return x;
+#else
+  return host::clusterIdx().x;
+#endif
+}
+
+__device__ inline unsigned clusterIdxY() {
+#ifdef __CUDA_ARCH__
+  unsigned y;
+  asm("mov.u32 %0, %%cluster_ctaid.y;" : "=r"(y));
+  return y;
+#else
+  return host::clusterIdx().y;
+#endif
+}
+
+__device__ inline unsigned clusterIdxZ() {
+#ifdef __CUDA_ARCH__
+  unsigned z;
+  asm("mov.u32 %0, %%cluster_ctaid.z;" : "=r"(z));
+  return z;
+#else
+  return host::clusterIdx().z;
+#endif
+}
+
+//@ shuffle
+// What another lane of the group of width lanes holds, see the CUDA functions
+// of the like names.
+template <class T>
+__device__ inline T shuffleXor(T x, int mask, int width) {
+  return __shfl_xor_sync(0xffffffff, x, mask, width);
+}
+
+template <class T>
+__device__ inline T shuffleDown(T x, int delta, int width) {
+  return __shfl_down_sync(0xffffffff, x, delta, width);
+}
+
+template <class T>
+__device__ inline T shuffleAt(T x, int lane, int width) {
+  return __shfl_sync(0xffffffff, x, lane, width);
+}
+
+//@ shuffle.complex needs Complex shuffle
+template <class T>
+__device__ inline Complex<T> shuffleXor(Complex<T> x, int mask, int width) {
+  return {shuffleXor(x.re, mask, width), shuffleXor(x.im, mask, width)};
+}
+
+template <class T>
+__device__ inline Complex<T> shuffleDown(Complex<T> x, int delta, int width) {
+  return {shuffleDown(x.re, delta, width), shuffleDown(x.im, delta, width)};
+}
+
+template <class T>
+__device__ inline Complex<T> shuffleAt(Complex<T> x, int lane, int width) {
+  return {shuffleAt(x.re, lane, width), shuffleAt(x.im, lane, width)};
+}

@@ -1,0 +1,149 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"slices"
+
+	"nvfuser_go/codegen/kir"
+)
+
+// launch runs all blocks.
+func (m *machine) launch() {
+	if m.k.Launch.Cooperative {
+		m.launchCooperative()
+		return
+	}
+	if m.blocks == 0 {
+		return
+	}
+	b := newBlock(m)
+	for _, number := range m.permuted(int(m.blocks)) {
+		if b.start(number); !b.run(m.program.body) {
+			return
+		}
+	}
+}
+
+// launchCooperative runs each block up to a grid barrier, until all have ended.
+func (m *machine) launchCooperative() {
+	var blocks []*block
+	var resume []func() (struct{}, bool)
+	for number := range int32(m.blocks) {
+		b := newBlock(m)
+		b.start(number)
+		next, stop := iter.Pull(func(yield func(struct{}) bool) {
+			b.yield = func() bool { return yield(struct{}{}) }
+			b.run(m.program.body)
+		})
+		defer stop()
+		blocks, resume = append(blocks, b), append(resume, next)
+	}
+	for !m.stopped {
+		ended := 0
+		for _, k := range m.permuted(len(blocks)) {
+			if blocks[k].waiting = nil; !m.stopped {
+				if _, more := resume[k](); !more {
+					ended++
+				}
+			}
+		}
+		if m.stopped || ended == len(blocks) {
+			return
+		}
+		if !m.release(blocks) {
+			return
+		}
+	}
+}
+
+// release ends a grid barrier at which all blocks are. If some are elsewhere,
+// it reports that the others wait for ever.
+func (m *machine) release(blocks []*block) bool {
+	first := slices.IndexFunc(blocks, func(b *block) bool { return b.waiting != nil })
+	waits := blocks[first]
+	for _, b := range blocks {
+		if b.waiting != nil && b.waitsOn == waits.waitsOn {
+			continue
+		}
+		detail := fmt.Sprintf("block %d has ended", b.number)
+		if b.waiting != nil {
+			detail = fmt.Sprintf("block %d waits at %s", b.number, b.p.text(b.waiting.at.number))
+		}
+		waits.found(Finding{Kind: Deadlock, Buffer: waits.waiting.buffer.Name, Index: waits.waitsOn.address / 8, Detail: detail}, waits.waiting.at)
+		return false
+	}
+	memory := waits.waitsOn.m.data[waits.waitsOn.address:]
+	binary.LittleEndian.PutUint64(memory, binary.LittleEndian.Uint64(memory)^1<<63)
+	known := &clock{map[int32]int32{}, map[blockThread]uint32{}}
+	for _, b := range blocks {
+		b.syncBlock()
+		known.epochs[b.number] = b.epoch
+	}
+	for _, b := range blocks {
+		b.known, b.publications = join(b.known, known), nil
+	}
+	return true
+}
+
+// finish checks what must hold when all blocks have ended.
+func (m *machine) finish() {
+	semaphores := map[kir.BufferID]bool{}
+	for _, s := range m.program.statements {
+		if x, ok := s.source.(kir.Barrier); ok && x.Scope == kir.GridScope {
+			semaphores[x.Semaphore.Buffer] = true
+		}
+	}
+	for i := range m.k.Buffers {
+		b := &m.k.Buffers[i]
+		if b.Zeroed {
+			m.checkZero(kir.BufferID(i), semaphores[kir.BufferID(i)])
+		}
+	}
+	for _, id := range m.options.Outputs {
+		m.checkWritten(id)
+	}
+}
+
+func (m *machine) checkZero(id kir.BufferID, semaphore bool) {
+	b := &m.k.Buffers[id]
+	data, element := m.global[id].data, b.DType.Size()
+	for e := 0; (e+1)*element <= len(data); e++ {
+		word := slices.Clone(data[e*element : (e+1)*element])
+		if semaphore {
+			word[element-1] &= 0x7f // the sense: see kir.Barrier
+		}
+		if slices.ContainsFunc(word, func(x byte) bool { return x != 0 }) {
+			m.add(Finding{Kind: NotZero, Buffer: b.Name, Index: int64(e), Detail: "it must be zero when the kernel ends"}, nil, int32(id))
+		}
+	}
+}
+
+// checkWritten reports elements of an output that nothing wrote. Elements
+// between those that its strides reach are not part of it.
+func (m *machine) checkWritten(id kir.BufferID) {
+	b := &m.k.Buffers[id]
+	shape, stride := make([]int64, len(b.Shape)), make([]int64, len(b.Shape))
+	count := int64(1)
+	for i := range shape {
+		shape[i], _ = m.evaluate(b.Shape[i]) // evaluated before: it is what accesses are held against
+		stride[i], _ = m.evaluate(b.Stride[i])
+		count *= max(shape[i], 0)
+	}
+	memory := m.global[id]
+	if memory.cells == nil {
+		count = 0 // an input
+	}
+	for n := range count {
+		rest, element := n, int64(0)
+		for i := len(shape) - 1; i >= 0; i-- {
+			element += rest % shape[i] * stride[i]
+			rest /= shape[i]
+		}
+		cells := memory.cellsOf(element*int64(b.DType.Size()), b.DType.Size())
+		if cells[0].writeSpan == 0 {
+			m.add(Finding{Kind: NotWritten, Buffer: b.Name, Index: element, Detail: "nothing wrote this element of an output"}, nil, int32(id))
+		}
+	}
+}
