@@ -58,13 +58,94 @@ func BenchmarkPrograms(b *testing.B) {
 				}
 				inputs = append(inputs, executor.Input{Tensor: true, DType: dtype.Float, Data: unsafe.Pointer(&data[0]), Sizes: sizes, Strides: strides})
 			}
-			plan, err := executorOf(b, p.f).Plan(inputs)
-			require.NoError(b, err)
-			out := make([]float32, max(core.NumElements(plan.Outputs[0].Sizes), 1))
-			b.ResetTimer()
-			for b.Loop() {
-				require.NoError(b, plan.Run(inputs, []unsafe.Pointer{unsafe.Pointer(&out[0])}, core.RandomState{}, nil))
+			benchmarkRuns(b, p.f, inputs)
+		})
+	}
+}
+
+// benchmarkRuns times the runs of a plan of f.
+func benchmarkRuns(b *testing.B, f *core.Fusion, inputs []executor.Input) {
+	plan, err := executorOf(b, f).Plan(inputs)
+	require.NoError(b, err)
+	var outputs []unsafe.Pointer
+	for k, o := range f.Outputs() {
+		out := plan.Outputs[k]
+		bytes := core.NumElements(out.Sizes) * int64(f.Val(o.Val).DType.Size())
+		outputs = append(outputs, unsafe.Pointer(unsafe.SliceData(make([]uint64, bytes/8+1))))
+	}
+	for b.Loop() {
+		require.NoError(b, plan.Run(inputs, outputs, core.RandomState{}, nil))
+	}
+}
+
+// BenchmarkOperations times operations that have loops of their own.
+func BenchmarkOperations(b *testing.B) {
+	for _, o := range []struct {
+		name  string
+		build func(p *program) core.ValID
+		sizes [][]int64
+	}{
+		{"index_select rows", func(p *program) core.ValID {
+			return p.call("index_select", p.tensor(-1, -1), p.tensorOf(dtype.Int, -1), 0)
+		}, [][]int64{{129, 1031}, {1000}}},
+		{"index_select columns", func(p *program) core.ValID {
+			return p.call("index_select", p.tensor(-1, -1), p.tensorOf(dtype.Int, -1), 1)
+		}, [][]int64{{1000, 1031}, {1000}}},
+		{"gather", func(p *program) core.ValID {
+			return p.call("gather", p.tensor(-1, -1), p.tensorOf(dtype.Int, -1, -1), 0)
+		}, [][]int64{{129, 1031}, {1000, 1031}}},
+		{"scatter", func(p *program) core.ValID {
+			x, i, src := p.tensor(-1, -1), p.tensorOf(dtype.Int, -1, -1), p.tensor(-1, -1)
+			return p.call("scatter", x, i, src, 0)
+		}, [][]int64{{129, 1031}, {1000, 1031}, {1000, 1031}}},
+		{"embedding", func(p *program) core.ValID {
+			return p.call("embedding_fwd", p.tensorOf(dtype.Int, -1), p.tensor(-1, -1))
+		}, [][]int64{{1000}, {129, 1031}}},
+		{"matmul", func(p *program) core.ValID {
+			return p.call("matmul", p.tensor(-1, -1), p.tensor(-1, -1))
+		}, [][]int64{{1024, 1024}, {1024, 1024}}},
+		{"matmul bfloat16", func(p *program) core.ValID {
+			return p.call("matmul", p.tensorOf(dtype.BFloat16, -1, -1), p.tensorOf(dtype.BFloat16, -1, -1))
+		}, [][]int64{{1024, 1024}, {1024, 1024}}},
+		{"linear", func(p *program) core.ValID {
+			return p.call("linear", p.tensor(-1, -1), p.tensor(-1, -1), p.tensor(-1))
+		}, [][]int64{{128, 256}, {1024, 256}, {1024}}},
+		{"attention", func(p *program) core.ValID {
+			x := func() core.ValID { return p.tensor(-1, -1, -1, -1) }
+			return p.call("sdpfa_fwd", x(), x(), x())
+		}, [][]int64{{2, 4, 256, 64}, {2, 4, 256, 64}, {2, 4, 256, 64}}},
+		{"uniform", func(p *program) core.ValID { return p.call("rand_like", p.tensor(-1, -1)) }, [][]int64{{1024, 1024}}},
+		{"uniform double", func(p *program) core.ValID { return p.call("rand_like", p.tensorOf(dtype.Double, -1, -1)) }, [][]int64{{1024, 1024}}},
+		{"normal", func(p *program) core.ValID { return p.call("randn_like", p.tensor(-1, -1)) }, [][]int64{{1024, 1024}}},
+	} {
+		b.Run(o.name, func(b *testing.B) {
+			p := &program{b, core.NewFusion()}
+			require.NoError(b, p.f.AddOutput(o.build(p), core.NoVal))
+			p.f.Freeze()
+			var inputs []executor.Input
+			for k, v := range p.f.Inputs() {
+				sizes := o.sizes[k]
+				strides := make([]int64, len(sizes))
+				n := int64(1)
+				for d := len(sizes) - 1; d >= 0; d-- {
+					strides[d] = n
+					n *= sizes[d]
+				}
+				t := p.f.Val(v).DType
+				data := make([]uint64, n*int64(t.Size())/8+1)
+				at := unsafe.Pointer(&data[0])
+				for i := range int(n) {
+					x := uint64(i*7919) % 129
+					switch element := unsafe.Slice((*byte)(unsafe.Add(at, i*t.Size())), t.Size()); {
+					case t.IsFloat():
+						dtype.StoreFloat(t, element, (float64(x)-64)/64)
+					default:
+						dtype.StoreInt(t, element, int64(x))
+					}
+				}
+				inputs = append(inputs, executor.Input{Tensor: true, DType: t, Data: at, Sizes: sizes, Strides: strides})
 			}
+			benchmarkRuns(b, p.f, inputs)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"math"
 	"slices"
 	"unsafe"
 
@@ -73,135 +72,6 @@ func cat(_ *builder, s *opaqueStep) (func(r *run) error, error) {
 	}, nil
 }
 
-// gather copies elements of operand 0 from the positions along dim that operand
-// 1 lists. The dimensions of the operands that are broadcast have stride 0.
-func gather(_ *builder, s *opaqueStep) (func(r *run) error, error) {
-	dim := int(s.e.Args[2].Int)
-	x, index, out := &s.in[0], &s.in[1], &s.out[0]
-	size := x.sizes[dim]
-	last := len(out.sizes) - 1
-	lines, n := along(out.sizes, last)
-	step := x.strides[last]
-	if dim == last {
-		step = 0
-	}
-	move := copyBits(out.dtype)
-	return func(r *run) error {
-		var zero complex128
-		storeZero(out.dtype, unsafe.Pointer(&zero))
-		return r.eachLine(lines, n, func(l *line) {
-			from := int64(0)
-			for d, i := range l.index {
-				if d != dim {
-					from += i * x.strides[d]
-				}
-			}
-			to := out.lineAt(l.index, last)
-			positions := l.integers(r, index, index.lineAt(l.index, last), index.strides[last], n)
-			for j, p := range positions {
-				at := out.at(r, to+int64(j)*out.strides[last])
-				if p < 0 || p >= size {
-					move(at, 1, unsafe.Pointer(&zero), 1, 1)
-					continue
-				}
-				move(at, 1, x.at(r, from+int64(j)*step+p*x.strides[dim]), 1, 1)
-			}
-		})
-	}, nil
-}
-
-// storeZero writes the element of t nearest to 0.
-func storeZero(t dtype.Type, p unsafe.Pointer) {
-	var zero complex128
-	storers[t](p, 1, unsafe.Pointer(&zero), 1, 1)
-}
-
-// scatter copies operand 0, then writes the elements of src line by line along
-// dim: writes to one place are of one line, and happen in order.
-func scatter(b *builder, s *opaqueStep) (func(r *run) error, error) {
-	dim := int(s.e.Args[3].Int)
-	x, index, out := &s.in[0], &s.in[1], &s.out[0]
-	var constant [2]uint64
-	src := tensor{dtype: out.dtype, strides: make([]int64, len(out.sizes))}
-	if k, ok := s.operand[2]; ok {
-		src = s.in[k]
-	} else {
-		v, err := b.argument(s, 2, out.dtype, scalar.Value{})
-		if err != nil {
-			return nil, err
-		}
-		var one complex128
-		domainOf(out.dtype).put(unsafe.Pointer(&one), v)
-		storers[out.dtype](unsafe.Pointer(&constant), 1, unsafe.Pointer(&one), 1, 1)
-	}
-	lines, n := along(index.sizes, dim)
-	move := copyBits(out.dtype)
-	return func(r *run) error {
-		if err := copyTensor(r, out, x); err != nil {
-			return err
-		}
-		_, tensorSource := s.operand[2]
-		return r.eachLine(lines, n, func(l *line) {
-			to, from := out.lineAt(l.index, dim), src.lineAt(l.index, dim)
-			for j, p := range l.integers(r, index, index.lineAt(l.index, dim), index.strides[dim], n) {
-				if p < 0 || p >= out.sizes[dim] {
-					continue
-				}
-				value := unsafe.Pointer(&constant)
-				if tensorSource {
-					value = src.at(r, from+int64(j)*src.strides[dim])
-				}
-				move(out.at(r, to+p*out.strides[dim]), 1, value, 1, 1)
-			}
-		})
-	}, nil
-}
-
-// embedding copies rows of the weight, and scales them if there is a max_norm.
-func embedding(b *builder, s *opaqueStep) (func(r *run) error, error) {
-	input, weight, out := &s.in[0], &s.in[1], &s.out[0]
-	limit, err := b.argument(s, 3, dtype.Double, scalar.Value{Re: math.Inf(1)})
-	if err != nil {
-		return nil, err
-	}
-	norm, err := b.argument(s, 4, dtype.Double, scalar.Value{Re: 2})
-	if err != nil {
-		return nil, err
-	}
-	scaled := s.e.Args[3].Kind != core.NoArg
-	last := len(out.sizes) - 1
-	lines, n := along(out.sizes, last)
-	move := copyBits(out.dtype)
-	return func(r *run) error {
-		var zero complex128
-		storeZero(out.dtype, unsafe.Pointer(&zero))
-		return r.eachLine(lines, n, func(l *line) {
-			if n == 0 {
-				return
-			}
-			row := l.integers(r, input, offsetOf(input.strides, l.index), 1, 1)[0]
-			to := out.at(r, out.lineAt(l.index, last))
-			step := int(out.strides[last])
-			if row < 0 || row >= weight.sizes[0] {
-				move(to, step, unsafe.Pointer(&zero), 0, int(n))
-				return
-			}
-			from := weight.at(r, row*weight.strides[0])
-			move(to, step, from, int(weight.strides[1]), int(n))
-			if !scaled {
-				return
-			}
-			values := loadFloats(out.dtype, from, int(weight.strides[1]), n)
-			if scale := core.Renormalisation(values, limit.Re, norm.Re); scale != 1 {
-				size := out.dtype.Size()
-				for k, v := range values {
-					dtype.StoreFloat(out.dtype, elements[byte](unsafe.Add(to, k*step*size), size), v*scale)
-				}
-			}
-		})
-	}, nil
-}
-
 // loadFloats returns n elements of floating type t, step apart, in float64.
 func loadFloats(t dtype.Type, p unsafe.Pointer, step int, n int64) []float64 {
 	out := make([]float64, n)
@@ -214,8 +84,15 @@ func readFloats(out []float64, t dtype.Type, p unsafe.Pointer, step int) {
 	if len(out) == 0 {
 		return
 	}
-	if t == dtype.Double {
+	switch t {
+	case dtype.Double:
 		moveBits[uint64](unsafe.Pointer(&out[0]), 1, p, step, len(out))
+		return
+	case dtype.Float:
+		from := elements[float32](p, (len(out)-1)*step+1)
+		for i := range out {
+			out[i] = float64(from[i*step])
+		}
 		return
 	}
 	room := scratches.Get().(*scratch)
@@ -226,6 +103,27 @@ func readFloats(out []float64, t dtype.Type, p unsafe.Pointer, step int) {
 		loaders[t](narrow, 1, unsafe.Add(p, i*step*t.Size()), step, m)
 		for k, x := range elements[float32](narrow, m) {
 			out[i+k] = float64(x)
+		}
+	}
+}
+
+// writeFloats rounds values to elements of floating type t, step apart.
+func writeFloats(t dtype.Type, p unsafe.Pointer, step int, values []float64) {
+	if len(values) == 0 {
+		return
+	}
+	switch t {
+	case dtype.Double:
+		moveBits[uint64](p, step, unsafe.Pointer(&values[0]), 1, len(values))
+	case dtype.Float:
+		to := elements[float32](p, (len(values)-1)*step+1)
+		for i, x := range values {
+			to[i*step] = float32(x)
+		}
+	default:
+		size := t.Size()
+		for i, x := range values {
+			dtype.StoreFloat(t, elements[byte](unsafe.Add(p, i*step*size), size), x)
 		}
 	}
 }
