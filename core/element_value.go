@@ -1,14 +1,25 @@
 package core
 
-import "nvfuser_go/core/dtype"
+import (
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/philox"
+)
 
-// RandomValue returns element i, in row-major order, of the result of op,
-// [UniformOp] or [NormalOp], with parameters a and b in double precision.
-func RandomValue(op *OpInfo, t dtype.Type, a, b float64, seed, offset uint64, i int64) float64 {
+// RandomValues sets dst to the elements from i on, in row-major order, of the
+// result of op, [UniformOp] or [NormalOp], with parameters a and b in double
+// precision. They are those of [OpInfo.RandomElement].
+func RandomValues(dst []float64, op *OpInfo, t dtype.Type, a, b float64, seed, offset uint64, i int64) {
 	if op == UniformOp {
-		return uniformValue(t, a, b, seed, offset, i)
+		philox.Uniforms(dst, t, seed, offset, i)
+		for k, u := range dst {
+			dst[k] = between(t, a, b, u)
+		}
+		return
 	}
-	return normalValue(t, a, b, seed, offset, i)
+	philox.Normals(dst, t, seed, offset, i)
+	for k, n := range dst {
+		dst[k] = deviated(t, a, b, n)
+	}
 }
 
 // Renormalisation is the factor by which embedding_fwd multiplies a row to bring

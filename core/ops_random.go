@@ -79,7 +79,12 @@ func evalRandom(c *Evaluation, value func(t dtype.Type, a, b float64, seed, offs
 }
 
 func uniformValue(t dtype.Type, lo, hi float64, seed, offset uint64, i int64) float64 {
-	x := dtype.Round(t, lo+philox.Uniform(t, seed, offset, i)*(hi-lo))
+	return between(t, lo, hi, philox.Uniform(t, seed, offset, i))
+}
+
+// between maps u of [0, 1) to [lo, hi).
+func between(t dtype.Type, lo, hi, u float64) float64 {
+	x := dtype.Round(t, lo+u*(hi-lo))
 	if lo < hi && x >= hi {
 		return below(t, hi)
 	}
@@ -87,8 +92,11 @@ func uniformValue(t dtype.Type, lo, hi float64, seed, offset uint64, i int64) fl
 }
 
 func normalValue(t dtype.Type, mean, std float64, seed, offset uint64, i int64) float64 {
-	return dtype.Round(t, mean+std*philox.Normal(t, seed, offset, i))
+	return deviated(t, mean, std, philox.Normal(t, seed, offset, i))
 }
+
+// deviated maps n, of mean 0 and deviation 1, to mean and std.
+func deviated(t dtype.Type, mean, std, n float64) float64 { return dtype.Round(t, mean+std*n) }
 
 // below returns the largest number of the IEEE type t that is less than x, which
 // is not the least one.

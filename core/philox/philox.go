@@ -68,17 +68,37 @@ func Block(seed, offset, subsequence uint64) [4]uint32 {
 // the position in row-major order and not negative. Uniform panics for types
 // without a zero and for those that are not floating.
 func Uniform(t dtype.Type, seed, offset uint64, index int64) float64 {
+	var x [1]float64
+	Uniforms(x[:], t, seed, offset, index)
+	return x[0]
+}
+
+// Uniforms sets dst to the elements from index on that [Uniform] describes, and
+// computes their blocks once each.
+func Uniforms(dst []float64, t dtype.Type, seed, offset uint64, index int64) {
 	if t == dtype.Double {
-		first, second := doubleWords(seed, offset, uint64(index))
-		w := first
-		if index%2 != 0 {
-			w = second
-		}
-		return float64(w&(1<<53-1)) * 0x1p-53
+		eachBlock(dst, 2, seed, offset, index, func(b [4]uint32) [4]float64 {
+			first, second := doubleWords(b)
+			return [4]float64{float64(first&(1<<53-1)) * 0x1p-53, float64(second&(1<<53-1)) * 0x1p-53}
+		})
+		return
 	}
 	p := precision(t)
-	block := Block(seed, offset/4, uint64(index)/4)
-	return math.Ldexp(float64(block[index%4]&(1<<p-1)), -p)
+	mask, unit := uint32(1<<p-1), math.Ldexp(1, -p)
+	eachBlock(dst, 4, seed, offset, index, func(b [4]uint32) [4]float64 {
+		return [4]float64{float64(b[0]&mask) * unit, float64(b[1]&mask) * unit, float64(b[2]&mask) * unit, float64(b[3]&mask) * unit}
+	})
+}
+
+// eachBlock sets dst to elements from index on, of which values makes the first
+// n, 2 or 4, of its results from a block.
+func eachBlock(dst []float64, n int64, seed, offset uint64, index int64, values func(block [4]uint32) [4]float64) {
+	for len(dst) > 0 {
+		x := values(Block(seed, offset/4, uint64(index/n)))
+		done := copy(dst, x[index%n:n])
+		dst = dst[done:]
+		index += int64(done)
+	}
 }
 
 // Normal returns element index of a tensor of floating type t that is normally
@@ -107,21 +127,34 @@ func Uniform(t dtype.Type, seed, offset uint64, index int64) float64 {
 // Source: G. Box, M. Muller, "A note on the generation of random normal
 // deviates", 1958. Arguments are as for [Uniform].
 func Normal(t dtype.Type, seed, offset uint64, index int64) float64 {
-	var u, v float64
+	var x [1]float64
+	Normals(x[:], t, seed, offset, index)
+	return x[0]
+}
+
+// Normals sets dst to the elements from index on that [Normal] describes, and
+// computes their blocks once each.
+func Normals(dst []float64, t dtype.Type, seed, offset uint64, index int64) {
 	if t == dtype.Double {
-		u, v = arguments64(doubleWords(seed, offset, uint64(index)))
-	} else {
-		precision(t) // panics where there are no random values
-		block := Block(seed, offset/4, uint64(index)/4)
-		n := index % 4 &^ 1
-		u, v = arguments32(block[n], block[n+1])
+		eachBlock(dst, 2, seed, offset, index, func(b [4]uint32) [4]float64 {
+			first, second := normalPair(arguments64(doubleWords(b)))
+			return [4]float64{first, second}
+		})
+		return
 	}
+	precision(t) // panics where there are no random values
+	eachBlock(dst, 4, seed, offset, index, func(b [4]uint32) [4]float64 {
+		x, y := normalPair(arguments32(b[0], b[1]))
+		z, w := normalPair(arguments32(b[2], b[3]))
+		return [4]float64{dtype.Round(t, x), dtype.Round(t, y), dtype.Round(t, z), dtype.Round(t, w)}
+	})
+}
+
+// normalPair returns the pair that is made of u and v.
+func normalPair(u, v float64) (first, second float64) {
 	radius := math.Sqrt(-2 * math.Log(u))
 	sine, cosine := sincosTurns(v)
-	if index%2 == 0 {
-		return dtype.Round(t, radius*cosine)
-	}
-	return dtype.Round(t, radius*sine)
+	return radius * cosine, radius * sine
 }
 
 func arguments32(first, second uint32) (u, v float64) {
@@ -152,8 +185,7 @@ func sincosTurns(v float64) (sine, cosine float64) {
 }
 
 // doubleWords returns the block of a Double as two words of 64 bits.
-func doubleWords(seed, offset, index uint64) (first, second uint64) {
-	b := Block(seed, offset/4, index/2)
+func doubleWords(b [4]uint32) (first, second uint64) {
 	return uint64(b[1])<<32 | uint64(b[0]), uint64(b[3])<<32 | uint64(b[2])
 }
 

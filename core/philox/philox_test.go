@@ -65,6 +65,25 @@ func TestNormalWords(t *testing.T) {
 	}
 }
 
+// TestRuns compares runs of elements, from every place in a block, with single
+// elements.
+func TestRuns(t *testing.T) {
+	const seed, offset = 5, 0x2_0000_0004
+	for _, typ := range types {
+		for first := range int64(9) {
+			for n := range 11 {
+				uniforms, normals := make([]float64, n), make([]float64, n)
+				Uniforms(uniforms, typ, seed, offset, first)
+				Normals(normals, typ, seed, offset, first)
+				for k := range n {
+					require.Equal(t, Uniform(typ, seed, offset, first+int64(k)), uniforms[k])
+					require.Equal(t, Normal(typ, seed, offset, first+int64(k)), normals[k])
+				}
+			}
+		}
+	}
+}
+
 // TestNormalArguments looks at the ends of the ranges: a logarithm of 0 would be
 // an infinity.
 func TestNormalArguments(t *testing.T) {

@@ -110,20 +110,38 @@ func iotaKernel(t dtype.Type) kernel {
 }
 
 // randomKernel returns the loop of a Random op: src are the position, the two
-// parameters, the seed and the offset.
+// parameters, the seed and the offset. Elements at consecutive positions are
+// made together, because several are of one block of random words.
 func randomKernel(op *core.OpInfo, t dtype.Type) kernel {
 	d := domainOf(t)
 	return func(dst unsafe.Pointer, src []unsafe.Pointer, step []int, n int) {
 		a, b := *(*float64)(src[1]), *(*float64)(src[2])
 		seed, offset := *(*uint64)(src[3]), *(*uint64)(src[4])
-		for i := range n {
-			at := elements[int64](src[0], i*step[0]+1)[i*step[0]]
-			x := core.RandomValue(op, t, a, b, seed, offset, at)
+		positions := operandOf[int64](src, step, 0, n)
+		var room [128]float64
+		for i := 0; i < n; {
+			values := room[:consecutive(positions[i*step[0]:], len(room))]
+			core.RandomValues(values, op, t, a, b, seed, offset, positions[i*step[0]])
 			if d == inFloat32 {
-				elements[float32](dst, n)[i] = float32(x)
+				to := elements[float32](dst, n)[i:]
+				for k, x := range values {
+					to[k] = float32(x)
+				}
 			} else {
-				elements[float64](dst, n)[i] = x
+				copy(elements[float64](dst, n)[i:], values)
 			}
+			i += len(values)
 		}
 	}
+}
+
+// consecutive returns how many positions, of which there is one, follow each
+// other at the beginning, at most limit.
+func consecutive(positions []int64, limit int) int {
+	for k, p := range positions[:min(len(positions), limit)] {
+		if p != positions[0]+int64(k) {
+			return k
+		}
+	}
+	return min(len(positions), limit)
 }
