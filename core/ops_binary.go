@@ -42,14 +42,14 @@ var (
 		Int:     Kernel[int64]{F2: func(a, b int64) int64 { return a + b }},
 		Bool:    Kernel[bool]{F2: or},
 		Complex: Kernel[complex128]{F2: func(a, b complex128) complex128 { return a + b }}},
-		Spelling{F32: "$0 + $1", Int: "$0 + $1", UInt: "$0 + $1", Bool: "$0 || $1", C64: "$0 + $1"}, "torch.add(x, y)",
+		Spelling{F32: "$0 + $1", Int: "addWrapping($0, $1)", UInt: "$0 + $1", Bool: "$0 || $1", C64: "$0 + $1"}, "torch.add(x, y)",
 		"The sum of x and y; of bools, their logical or. Integers wrap.").algebra((*scalar.Table).Add)))
 	SubOp = def(binary("sub", Promotion{Accept: AcceptNumber, Compute: Common}, Meaning{
 		Float:   Kernel[float64]{F2: func(a, b float64) float64 { return a - b }},
 		Float32: Kernel[float32]{F2: func(a, b float32) float32 { return a - b }},
 		Int:     Kernel[int64]{F2: func(a, b int64) int64 { return a - b }},
 		Complex: Kernel[complex128]{F2: func(a, b complex128) complex128 { return a - b }}},
-		Spelling{F32: "$0 - $1", Int: "$0 - $1", UInt: "$0 - $1", C64: "$0 - $1"}, "torch.sub(x, y)",
+		Spelling{F32: "$0 - $1", Int: "subWrapping($0, $1)", UInt: "$0 - $1", C64: "$0 - $1"}, "torch.sub(x, y)",
 		"The difference x - y. Integers wrap. Bools have none: use logical_not() or bitwise_xor().").algebra((*scalar.Table).Sub))
 	MulOp = def(commutative(binary("mul", arithmetic, Meaning{
 		Float:   Kernel[float64]{F2: func(a, b float64) float64 { return a * b }},
@@ -57,7 +57,7 @@ var (
 		Int:     Kernel[int64]{F2: func(a, b int64) int64 { return a * b }},
 		Bool:    Kernel[bool]{F2: and},
 		Complex: Kernel[complex128]{F2: func(a, b complex128) complex128 { return a * b }}},
-		Spelling{F32: "$0 * $1", Int: "$0 * $1", UInt: "$0 * $1", Bool: "$0 && $1", C64: "$0 * $1"}, "torch.mul(x, y)",
+		Spelling{F32: "$0 * $1", Int: "mulWrapping($0, $1)", UInt: "$0 * $1", Bool: "$0 && $1", C64: "$0 * $1"}, "torch.mul(x, y)",
 		"The product of x and y; of bools, their logical and. Integers wrap.").algebra((*scalar.Table).Mul)))
 
 	DivOp     = def(div("div", numeric))

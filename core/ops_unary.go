@@ -252,7 +252,7 @@ var (
 		Int:     Kernel[int64]{F1: magnitude},
 		UInt:    Kernel[uint64]{F1: same[uint64]},
 		Complex: Kernel[complex128]{F1: func(a complex128) complex128 { return complex(numerics.AbsComplex(a), 0) }}},
-		Spelling{F32: "fabsf($0)", F64: "fabs($0)", Int: "abs($0)", UInt: "$0", C64: "abs($0)"}, "torch.abs(x)",
+		Spelling{F32: "fabsf($0)", F64: "fabs($0)", Int: "absWrapping($0)", UInt: "$0", C64: "abs($0)"}, "torch.abs(x)",
 		"The absolute value of x, of its own dtype; of complex numbers a real one. That of the smallest integer wraps to itself."))
 	NegOp  = def(neg())
 	SignOp = def(unary("sign", keeping, Meaning{
@@ -306,7 +306,7 @@ func neg() OpInfo {
 		Float32: Kernel[float32]{F1: func(a float32) float32 { return -a }},
 		Int:     Kernel[int64]{F1: func(a int64) int64 { return -a }},
 		Complex: Kernel[complex128]{F1: func(a complex128) complex128 { return -a }}},
-		Spelling{F32: "-$0", Int: "-$0", UInt: "-$0", C64: "-$0"}, "torch.neg(x)",
+		Spelling{F32: "-$0", Int: "negWrapping($0)", UInt: "-$0", C64: "-$0"}, "torch.neg(x)",
 		"The negation of x; integers wrap. Bools have none: use logical_not().")
 	i.Scalar = func(t *scalar.Table, a []scalar.ID) scalar.ID { return t.Neg(a[0]) }
 	return i

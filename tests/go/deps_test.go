@@ -20,11 +20,11 @@ import (
 // other. A package that is not here fails the test: placing it is a decision.
 const arrows = `
 core/dtype < core/numerics < core/scalar, core/philox < core
-core < core/schedule < codegen/kir < codegen/lower, codegen/sim, codegen/cuda
+core < core/schedule < codegen/kir < codegen/lower, codegen/sim, codegen/cuda/...
 core < core/fusionfuzz < core/schedule, passes
 core/schedule < schedulers/...
 passes, schedulers/... < segmenter
-segmenter, codegen/lower, codegen/sim, codegen/cuda, cudadrv, executor/cpu < executor
+segmenter, codegen/lower, codegen/sim, codegen/cuda/..., cudadrv, executor/cpu < executor
 core/fusionfuzz < executor/cpu
 cudadrv < cudadrv/real
 executor, cudadrv/real < capi, cmd/...

@@ -12,6 +12,17 @@ __device__ inline unsigned long long toUnsigned(unsigned long long x) {
   return x;
 }
 
+//@ isNegative
+__device__ inline bool isNegative(int x) {
+  return x < 0;
+}
+__device__ inline bool isNegative(long long x) {
+  return x < 0;
+}
+__device__ inline bool isNegative(unsigned long long) {
+  return false;
+}
+
 //@ addWrapping needs wrapping
 template <class T>
 __device__ inline T addWrapping(T a, T b) {
@@ -36,36 +47,36 @@ __device__ inline T negWrapping(T a) {
   return T(0 - toUnsigned(a));
 }
 
-//@ absWrapping needs negWrapping
+//@ absWrapping needs negWrapping isNegative
 template <class T>
 __device__ inline T absWrapping(T a) {
-  return a < 0 ? negWrapping(a) : a;
+  return isNegative(a) ? negWrapping(a) : a;
 }
 
-//@ truncDiv needs negWrapping
+//@ truncDiv needs negWrapping isNegative
 // a / b rounded to zero; 0 for b = 0.
 template <class T>
 __device__ inline T truncDiv(T a, T b) {
   if (b == 0) return 0;
-  if (T(-1) < T(0) && b == T(-1)) return negWrapping(a);
+  if (isNegative(b) && b == T(-1)) return negWrapping(a);
   return a / b;
 }
 
-//@ truncMod
+//@ truncMod needs isNegative
 // What truncDiv leaves, with the sign of a; a for b = 0.
 template <class T>
 __device__ inline T truncMod(T a, T b) {
   if (b == 0) return a;
-  if (T(-1) < T(0) && b == T(-1)) return 0;
+  if (isNegative(b) && b == T(-1)) return 0;
   return a % b;
 }
 
-//@ integer.floorMod needs truncMod
+//@ integer.floorMod needs truncMod isNegative
 // What division rounded down leaves, with the sign of b; a for b = 0.
 template <class T>
 __device__ inline T floorMod(T a, T b) {
   const T r = truncMod(a, b);
-  return r != 0 && b != 0 && (r < 0) != (b < 0) ? r + b : r;
+  return r != 0 && b != 0 && isNegative(r) != isNegative(b) ? r + b : r;
 }
 
 //@ floorDiv
@@ -76,7 +87,7 @@ __device__ inline T floorDiv(T a, T b) {
   return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
 }
 
-//@ gcd needs negWrapping truncMod
+//@ gcd needs negWrapping truncMod isNegative
 // Not negative, but for 2^63 and 2^31, which wrap.
 template <class T>
 __device__ inline T gcd(T a, T b) {
@@ -85,19 +96,19 @@ __device__ inline T gcd(T a, T b) {
     a = b;
     b = r;
   }
-  return a < 0 ? negWrapping(a) : a;
+  return isNegative(a) ? negWrapping(a) : a;
 }
 
-//@ intPow needs mulWrapping
+//@ intPow needs mulWrapping isNegative
 // Of a negative power only 1 and -1 are not 0.
 template <class T>
 __device__ inline T intPow(T a, T n) {
-  if (n < 0) {
+  if (isNegative(n)) {
     if (a == 1) return 1;
     return a == T(-1) ? (n % 2 == 0 ? T(1) : T(-1)) : T(0);
   }
   T p = 1;
-  for (; n > 0; n >>= 1) {
+  for (; n != 0; n >>= 1) {
     if (n & 1) p = mulWrapping(p, a);
     a = mulWrapping(a, a);
   }
@@ -111,11 +122,11 @@ __device__ inline T shiftLeft(T a, T n) {
   return toUnsigned(n) < 8 * sizeof(T) ? T(toUnsigned(a) << n) : T(0);
 }
 
-//@ shiftRight needs wrapping
+//@ shiftRight needs wrapping isNegative
 template <class T>
 __device__ inline T shiftRight(T a, T n) {
   if (toUnsigned(n) < 8 * sizeof(T)) return a >> n;
-  return a < 0 ? T(-1) : T(0);
+  return isNegative(a) ? T(-1) : T(0);
 }
 
 //@ logicalShiftRight needs wrapping

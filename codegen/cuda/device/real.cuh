@@ -16,9 +16,13 @@ __device__ inline T maximum(T x, T y) {
 
 //@ real.floorMod
 // The remainder of x / y rounded down, which has the sign of y.
-template <class T>
-__device__ inline T floorMod(T x, T y) {
-  const T r = fmod(x, y);
+__device__ inline float floorMod(float x, float y) {
+  const float r = fmodf(x, y);
+  return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
+__device__ inline double floorMod(double x, double y) {
+  const double r = fmod(x, y);
   return r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
 

@@ -1,0 +1,187 @@
+// Package cuda prints kernels of package kir as CUDA C++ that a person can read
+// and NVRTC compiles without any header.
+//
+// Its central function is [Print]. Invariants: the text depends on the kernel
+// and the options alone; it holds the device functions that the kernel uses,
+// each once, and no others; the parameter structure has the offsets of [Layout].
+//
+// A value of a narrow floating type is a float in expressions, and rounded where
+// it is stored or a cast asks for it; nothing else rounds. Integers of the user
+// wrap; index arithmetic is plain C++, as its results are known to fit.
+//
+// It does not choose anything: what a kernel does, and in which order, is in
+// the kernel. It does not compile or launch; [Layout] is what a launcher needs
+// to know. Package hostshim runs the same text on a CPU.
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// Options are what the text depends on beside the kernel.
+type Options struct {
+	// Arch is the compute capability as major*10 + minor, such as 90. Below 90
+	// there are no clusters.
+	Arch int
+	// MinBlocks, if positive, is how many blocks shall fit a multiprocessor: it
+	// bounds the registers.
+	MinBlocks int
+}
+
+// A Source is the text of kernels.
+type Source struct {
+	Text    string
+	Kernels []string // names of the functions, in order
+}
+
+// Print returns the text of a kernel. It fails for what the architecture or
+// this package does not have; the kernel must satisfy [kir.Kernel.Verify].
+func Print(k *kir.Kernel, o Options) (Source, error) { return PrintAll([]*kir.Kernel{k}, o) }
+
+// PrintAll returns one text for several kernels of different names.
+func PrintAll(kernels []*kir.Kernel, o Options) (Source, error) {
+	var s Source
+	var body strings.Builder
+	var needs []string
+	seen := map[string]bool{}
+	for _, k := range kernels {
+		p := newPrinter(k, o)
+		p.kernel()
+		if len(p.problems) > 0 {
+			return Source{}, fmt.Errorf("kernel %s cannot be written in CUDA: %w", k.Name, errors.Join(p.problems...))
+		}
+		if seen[p.name] {
+			return Source{}, fmt.Errorf("there are two kernels called %s", p.name)
+		}
+		seen[p.name] = true
+		needs = append(needs, p.needs...)
+		s.Kernels = append(s.Kernels, p.name)
+		body.WriteString(p.text.String())
+	}
+	s.Text = deviceText(needs) + body.String()
+	return s, nil
+}
+
+type printer struct {
+	k        *kir.Kernel
+	o        Options
+	text     strings.Builder
+	depth    int
+	problems []error
+	needs    []string // device sections
+
+	name      string
+	names     names
+	arguments []string // fields of the parameter structure
+	symbols   []string
+	buffers   []string
+	asBool    []bool // Bool buffers that are declared as bool
+	scalars   []bool // Local buffers of one element
+
+	hoisted     map[scalar.ID]string // expressions that have a name here
+	templates   map[string]*template
+	uses        map[kir.ValueID]int // reads of a value by the statement
+	written     map[kir.ValueID]text
+	temporaries int
+}
+
+func newPrinter(k *kir.Kernel, o Options) *printer {
+	p := &printer{k: k, o: o, names: names{map[string]bool{}},
+		hoisted: map[scalar.ID]string{}, templates: map[string]*template{}}
+	p.name = p.names.unique(k.Name)
+	p.buffers = make([]string, len(k.Buffers))
+	p.symbols = make([]string, len(k.Symbols))
+	for _, a := range k.Arguments {
+		name := p.names.unique(a.Name)
+		p.arguments = append(p.arguments, name)
+		switch a.Kind {
+		case kir.Pointer:
+			p.buffers[a.Buffer] = "p." + name
+		case kir.IndexScalar:
+			p.symbols[a.Symbol] = "p." + name
+		}
+	}
+	for i := range k.Symbols {
+		if p.symbols[i] == "" {
+			p.symbols[i] = p.names.unique(k.Symbols[i].Name)
+		}
+	}
+	p.asBool, p.scalars = make([]bool, len(k.Buffers)), make([]bool, len(k.Buffers))
+	for i := range k.Buffers {
+		b := &k.Buffers[i]
+		if p.buffers[i] == "" {
+			p.buffers[i] = p.names.unique(b.Name)
+		}
+		if b.Space == kir.Local {
+			n, ok := k.Scalars.ConstInt(b.Size)
+			p.scalars[i] = ok && n == 1
+			p.asBool[i] = b.DType.IsBool()
+		}
+	}
+	p.moved(k.Body)
+	return p
+}
+
+// moved finds the Bools that are moved as bytes.
+func (p *printer) moved(block kir.Block) {
+	for _, s := range block {
+		switch s := s.(type) {
+		case kir.Move:
+			p.asBool[s.Dst.Buffer], p.asBool[s.Src.Buffer] = false, false
+		case *kir.For:
+			p.moved(s.Body)
+		case *kir.If:
+			p.moved(s.Then)
+			p.moved(s.Else)
+		}
+	}
+}
+
+func (p *printer) need(section string) { p.needs = append(p.needs, section) }
+
+func (p *printer) unsupported(format string, args ...any) {
+	p.problems = append(p.problems, fmt.Errorf(format, args...))
+}
+
+func (p *printer) line(format string, args ...any) {
+	if format != "" {
+		p.text.WriteString(strings.Repeat("  ", p.depth))
+		fmt.Fprintf(&p.text, format, args...)
+	}
+	p.text.WriteByte('\n')
+}
+
+// cpp returns how t is written, and requires what declares it.
+func (p *printer) cpp(t dtype.Type) cppType {
+	c, ok := cppTypes[t]
+	if !ok {
+		p.unsupported("elements of type %v", t)
+	}
+	if c.section != "" {
+		p.need(c.section)
+	}
+	return c
+}
+
+func (p *printer) stored(t dtype.Type) string   { return p.cpp(t).stored }
+func (p *printer) computed(t dtype.Type) string { return p.cpp(t).computed }
+
+func (p *printer) symbol(id kir.SymbolID) text {
+	return text{code: p.symbols[id], level: levelAtom, simple: true}
+}
+
+// element returns an element of a buffer, as it lies in memory. It is simple
+// if it can be written twice: where no other thread can change it in between.
+func (p *printer) element(a *kir.Access) text {
+	simple := p.k.Buffers[a.Buffer].Space == kir.Local
+	if p.scalars[a.Buffer] {
+		return text{code: p.buffers[a.Buffer], level: levelAtom, simple: simple}
+	}
+	return text{code: p.buffers[a.Buffer] + "[" + p.index(a.Index).code + "]", level: levelAtom, simple: simple}
+}

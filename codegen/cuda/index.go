@@ -1,0 +1,204 @@
+package cuda
+
+import (
+	"math"
+	"strconv"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// index returns an index expression or a condition.
+func (p *printer) index(id scalar.ID) text {
+	if name, ok := p.hoisted[id]; ok {
+		return text{code: name, level: levelAtom, simple: true}
+	}
+	t := p.k.Scalars
+	args := t.Args(id)
+	switch op := t.Op(id); op {
+	case scalar.Const:
+		v, _ := t.ConstValue(id)
+		if v.Type.IsBool() {
+			return text{code: literal(v), level: levelAtom, simple: true}
+		}
+		return indexNumber(v.I)
+	case scalar.Symbol:
+		return p.symbol(kir.SymbolID(t.Tag(id).Val))
+	case scalar.Add:
+		return p.sum(args)
+	case scalar.Mul:
+		return p.infix("*", args)
+	case scalar.FloorDiv, scalar.Mod:
+		return p.division(op, args)
+	case scalar.TruncDiv:
+		return p.infix("/", args)
+	case scalar.Rem:
+		return p.infix("%", args)
+	case scalar.Min:
+		return p.extremum("min", args)
+	case scalar.Max:
+		return p.extremum("max", args)
+	case scalar.Lt:
+		return p.infix("<", args)
+	case scalar.Le:
+		return p.infix("<=", args)
+	case scalar.Eq:
+		return p.infix("==", args)
+	case scalar.Select:
+		return p.choice(args)
+	default:
+		p.unsupported("an index expression with an operation that is not one of the integers: %s", p.k.Expr(id))
+		return atom("0")
+	}
+}
+
+// indexNumber returns a constant, which C++ takes for an int where it fits.
+func indexNumber(n int64) text {
+	t := text{code: strconv.FormatInt(n, 10), level: levelAtom, simple: true}
+	if int64(int32(n)) != n || n == math.MinInt32 {
+		t.code = integerLiteral(n, dtype.Int)
+	}
+	if t.code[0] == '-' {
+		t.level = levelUnary
+	}
+	return t
+}
+
+func (p *printer) infix(operator string, args []scalar.ID) text {
+	r := p.index(args[0])
+	for _, a := range args[1:] {
+		r = binary(operator, r, p.index(a))
+	}
+	return r
+}
+
+// sum writes terms with a negative coefficient as differences, behind one that
+// has none if there is one.
+func (p *printer) sum(args []scalar.ID) text {
+	first := 0
+	for i, a := range args {
+		if _, negative := p.negated(a); !negative {
+			first = i
+			break
+		}
+	}
+	r := p.index(args[first])
+	for i, a := range args {
+		if i == first {
+			continue
+		}
+		if positive, negative := p.negated(a); negative {
+			r = binary("-", r, positive)
+			continue
+		}
+		r = binary("+", r, p.index(a))
+	}
+	return r
+}
+
+// negated returns -id if id is a constant or a multiple with a negative factor.
+func (p *printer) negated(id scalar.ID) (text, bool) {
+	t := p.k.Scalars
+	if _, ok := p.hoisted[id]; ok {
+		return text{}, false
+	}
+	if n, ok := t.ConstInt(id); ok {
+		return indexNumber(-n), n < 0 && n != math.MinInt64
+	}
+	if t.Op(id) != scalar.Mul {
+		return text{}, false
+	}
+	args := t.Args(id)
+	n, ok := t.ConstInt(args[len(args)-1])
+	if !ok || n >= 0 || n == math.MinInt64 {
+		return text{}, false
+	}
+	r := p.infix("*", args[:len(args)-1])
+	if n != -1 {
+		r = binary("*", r, indexNumber(-n))
+	}
+	return r, true
+}
+
+// division writes a division rounded down. C++ rounds to zero, which is the
+// same where neither operand is negative.
+func (p *printer) division(op scalar.Op, args []scalar.ID) text {
+	t := p.k.Scalars
+	if t.Facts(args[0]).Lo >= 0 && t.Facts(args[1]).Lo >= 0 {
+		if op == scalar.FloorDiv {
+			return p.infix("/", args)
+		}
+		return p.infix("%", args)
+	}
+	if op == scalar.FloorDiv {
+		p.need("floorDiv")
+		return p.call("floorDiv", args)
+	}
+	p.need("integer.floorMod")
+	return p.call("floorMod", args)
+}
+
+// call writes a function of index expressions. Its arguments are of the index
+// type: a constant alone is not.
+func (p *printer) call(function string, args []scalar.ID) text {
+	code := function + "("
+	for i, a := range args {
+		if i > 0 {
+			code += ", "
+		}
+		code += p.argument(a)
+	}
+	return atom("%s)", code)
+}
+
+func (p *printer) argument(id scalar.ID) string {
+	if n, ok := p.k.Scalars.ConstInt(id); ok {
+		return integerLiteral(n, p.k.Index)
+	}
+	return p.index(id).code
+}
+
+func (p *printer) extremum(function string, args []scalar.ID) text {
+	code := p.argument(args[0])
+	for _, a := range args[1:] {
+		code = function + "(" + code + ", " + p.argument(a) + ")"
+	}
+	return atom("%s", code)
+}
+
+// choice writes a Select, of Bools as a logical operator where it is one.
+func (p *printer) choice(args []scalar.ID) text {
+	t := p.k.Scalars
+	is := func(id scalar.ID, value int64) bool {
+		n, ok := t.ConstInt(id)
+		return ok && n == value
+	}
+	if t.Type(args[1]).IsBool() {
+		switch c := p.index(args[0]); {
+		case is(args[1], 0) && is(args[2], 1):
+			return text{code: "!" + c.within(levelUnary), level: levelUnary}
+		case is(args[2], 0):
+			return p.chain("&&", c, args[1])
+		case is(args[1], 1):
+			return p.chain("||", c, args[2])
+		}
+	}
+	return text{
+		code:  p.index(args[0]).within(levelTernary+1) + " ? " + p.index(args[1]).within(levelTernary+1) + " : " + p.index(args[2]).within(levelTernary),
+		level: levelTernary,
+	}
+}
+
+// chain writes a && (b && c) without parentheses, and || likewise. In other
+// mixtures of the two, the operands have them for the reader.
+func (p *printer) chain(operator string, a text, second scalar.ID) text {
+	b, level := p.index(second), operatorLevels[operator]
+	clear := func(x text) string {
+		if x.level != level && (x.level == levelAnd || x.level == levelOr) {
+			return "(" + x.code + ")"
+		}
+		return x.within(level)
+	}
+	return text{code: clear(a) + " " + operator + " " + clear(b), level: level}
+}

@@ -1,0 +1,101 @@
+package cuda
+
+import (
+	"fmt"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+)
+
+// precision is the number of random bits of a uniform number: see package
+// philox.
+var precision = map[dtype.Type]int{dtype.Float: 24, dtype.Half: 11, dtype.BFloat16: 8, dtype.Double: 53}
+
+// random returns a random element as it lies in memory. With the parameters 0
+// and 1, the arithmetic on them changes nothing.
+func (p *printer) random(v *kir.Value) text {
+	bits, ok := precision[v.DType]
+	if !ok {
+		p.unsupported("random numbers of %v", v.DType)
+		return atom("0")
+	}
+	source := p.stream(v)
+	standard := p.isNumber(v.Args[0], 0) && p.isNumber(v.Args[1], 1)
+	var x text
+	if v.Op == core.UniformOp {
+		if x = p.unit(v.DType, bits, source); !standard {
+			return p.between(v, x)
+		}
+		return p.toStored(v.DType, x)
+	}
+	if v.DType == dtype.Double {
+		p.need("normal.double")
+		x = atom("normalDouble(%s)", source)
+	} else {
+		p.need("normal")
+		x = atom("normal(%s)", source)
+	}
+	if standard {
+		return p.toStored(v.DType, x)
+	}
+	if v.DType.IsReducedFloat() {
+		x = p.rounded(v.DType, x)
+	}
+	p.need("scaled")
+	x = atom("scaled(%s, %s, %s)", p.value(v.Args[0]).code, x.code, p.value(v.Args[1]).code)
+	if v.DType.IsReducedFloat() {
+		return p.toStored(v.DType, p.roundable(v.DType, dtype.Double, x))
+	}
+	return p.convert(v.DType, dtype.Double, x)
+}
+
+// unit returns a uniform number of [0, 1).
+func (p *printer) unit(t dtype.Type, bits int, source string) text {
+	if t == dtype.Double {
+		p.need("uniform.double")
+		return atom("uniformDouble(%s)", source)
+	}
+	p.need("uniform")
+	return atom("uniform<%d>(%s)", bits, source)
+}
+
+// between returns the uniform number x brought to the interval of v.
+func (p *printer) between(v *kir.Value, x text) text {
+	function, section := "uniformBetween", "uniformBetween.float"
+	if v.DType.IsReducedFloat() {
+		name := cppTypes[v.DType].stored
+		function, section = function+name, "uniformBetween."+name
+	}
+	p.need(section)
+	return atom("%s(%s, %s, %s)", function, p.value(v.Args[0]).code, p.value(v.Args[1]).code, x.code)
+}
+
+// stream returns the arguments that tell which number is drawn: seed, offset
+// and index.
+func (p *printer) stream(v *kir.Value) string {
+	if v.Stream < 0 {
+		return fmt.Sprintf("%s, %s, %s", p.value(v.Seed).code, p.value(v.Offset).code, p.index(v.Index).code)
+	}
+	seed, offset := "", ""
+	for i, a := range p.k.Arguments {
+		switch a.Kind {
+		case kir.RandomSeed:
+			seed = "p." + p.arguments[i]
+		case kir.RandomOffset:
+			offset = "p." + p.arguments[i]
+		}
+	}
+	if seed == "" || offset == "" {
+		p.unsupported("random numbers without arguments for the seed and the offset of the run")
+	}
+	if v.Stream > 0 {
+		offset += fmt.Sprintf(" + %d", 4*v.Stream)
+	}
+	return fmt.Sprintf("%s, %s, %s", seed, offset, p.index(v.Index).code)
+}
+
+func (p *printer) isNumber(id kir.ValueID, x float64) bool {
+	v := &p.k.Values[id]
+	return v.Kind == kir.Constant && v.Const.Re == x
+}

@@ -1,0 +1,187 @@
+package cuda
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// root is the root of the repository.
+const root = "../.."
+
+// computed are the types that threads compute with.
+func computed() []dtype.Type {
+	var all []dtype.Type
+	for _, t := range dtype.All() {
+		if t.Computes() && t != dtype.Index {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// A row is an op on elements of given types.
+type row struct {
+	op       *core.OpInfo
+	operands []dtype.Type
+	result   dtype.Type
+}
+
+func (r row) name() string {
+	name := r.op.Name
+	for _, t := range r.operands {
+		name += "_" + t.Text()
+	}
+	return name + "_to_" + r.result.Text()
+}
+
+// rows returns every elementwise op of the table on every type that it computes
+// in; a cast between each pair of types.
+func rows() []row {
+	var all []row
+	for _, op := range core.Ops() {
+		if op.Class != core.Elementwise {
+			continue
+		}
+		for _, t := range computed() {
+			if op == core.CastOp {
+				for _, to := range computed() {
+					all = append(all, row{op, []dtype.Type{t}, to})
+				}
+				continue
+			}
+			var operands []dtype.Type
+			for i, p := range op.Params() {
+				switch {
+				case p.Kind != core.Operand:
+				case i < op.Promote.Skip:
+					operands = append(operands, dtype.Bool)
+				default:
+					operands = append(operands, t)
+				}
+			}
+			if result, err := op.ElementType(operands...); err == nil {
+				all = append(all, row{op, operands, result})
+			}
+		}
+	}
+	return all
+}
+
+// kernel returns y[i] = op(x0[i], ...) for i below n.
+func (r row) kernel() *kir.Kernel {
+	b := kir.NewBuilder(r.name(), dtype.Int32)
+	n := b.Integer("n", scalar.Range(0, 1<<24))
+	inputs := make([]kir.BufferID, len(r.operands))
+	for i, t := range r.operands {
+		inputs[i] = b.Input(fmt.Sprintf("x%d", i), t, n)
+	}
+	y := b.Global("y", r.result, n)
+	i := b.T.Add(b.T.Mul(b.BlockIndex(0, b.T.CeilDiv(n, b.T.Int(128))), b.T.Int(128)), b.Thread(0, 128))
+	b.If(b.T.Lt(i, n), func() {
+		args := make([]kir.ValueID, len(inputs))
+		for k, x := range inputs {
+			args[k] = b.Load(x, i)
+		}
+		if r.op == core.CastOp {
+			b.Store(b.Cast(r.result, args[0]), y, i)
+		} else {
+			b.Store(b.Op(r.op, args...), y, i)
+		}
+	}, nil)
+	return b.Kernel()
+}
+
+// A compilation is what NVRTC says of a text.
+type compilation struct {
+	File      string  `json:"file"`
+	OK        bool    `json:"ok"`
+	Log       string  `json:"log"`
+	Seconds   float64 `json:"seconds"`
+	Functions map[string]struct {
+		Registers   int `json:"registers"`
+		SpillStores int `json:"spill_stores"`
+		SpillLoads  int `json:"spill_loads"`
+		Stack       int `json:"stack"`
+	} `json:"functions"`
+}
+
+// nvrtc compiles a text for an architecture; it skips the test where there is
+// no NVRTC, and fails it if that is so in CI.
+func nvrtc(t testing.TB, text, arch string, options ...string) compilation {
+	t.Helper()
+	python := os.Getenv("PYTHON")
+	if python == "" {
+		python = filepath.Join(root, ".venv", "bin", "python")
+	}
+	file := filepath.Join(t.TempDir(), "kernel.cu")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	args := []string{filepath.Join(root, "tools", "nvrtc_compile.py"), "--arch", arch}
+	for _, o := range options {
+		args = append(args, "--option="+o)
+	}
+	var out, problems bytes.Buffer
+	command := exec.Command(python, append(args, file)...)
+	command.Stdout, command.Stderr = &out, &problems
+	err := command.Run()
+	const noNVRTC = 3
+	if command.ProcessState == nil || command.ProcessState.ExitCode() == noNVRTC {
+		require.Empty(t, os.Getenv("CI"), "%v\n%s", err, &problems)
+		t.Skipf("this test needs a Python with an NVRTC library, such as torch brings: %v\n%s", err, &problems)
+	}
+	var c compilation
+	require.NoError(t, json.Unmarshal(out.Bytes(), &c), "%s%s", &out, &problems)
+	return c
+}
+
+// lines is text with line numbers.
+func lines(text string) string {
+	var b bytes.Buffer
+	for i, line := range bytes.Split([]byte(text), []byte("\n")) {
+		fmt.Fprintf(&b, "%4d %s\n", i+1, line)
+	}
+	return b.String()
+}
+
+// TestRowsCompile compiles every op of the table on every type in one
+// translation unit.
+func TestRowsCompile(t *testing.T) {
+	var kernels []*kir.Kernel
+	for _, r := range rows() {
+		k := r.kernel()
+		require.NoError(t, k.Verify())
+		kernels = append(kernels, k)
+	}
+	require.Greater(t, len(kernels), 500)
+	for _, arch := range []struct {
+		name string
+		sm   int
+	}{{"sm_80", 80}, {"sm_90a", 90}} {
+		s, err := PrintAll(kernels, Options{Arch: arch.sm})
+		require.NoError(t, err)
+		c := nvrtc(t, s.Text, arch.name, "--ptxas-options=-O1")
+		if dump := os.Getenv("DUMP"); dump != "" {
+			require.NoError(t, os.WriteFile(dump, []byte(s.Text), 0o644))
+		}
+		require.True(t, c.OK, "%s", c.Log)
+		require.Empty(t, c.Log)
+		most := 0
+		for _, name := range s.Kernels {
+			f, ok := c.Functions[name]
+			require.True(t, ok, name)
+			most = max(most, f.Registers)
+		}
+		t.Logf("%s: %d kernels in %.1f s, at most %d registers", arch.name, len(kernels), c.Seconds, most)
+	}
+}

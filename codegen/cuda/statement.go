@@ -1,0 +1,358 @@
+package cuda
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// kernel writes the parameter structure and the function.
+func (p *printer) kernel() {
+	p.parameters()
+	parameter := ""
+	if len(p.k.Arguments) > 0 {
+		parameter = "const __grid_constant__ " + p.structure() + " p"
+	}
+	p.line("extern \"C\" __global__ void %s%s%s(%s) {", p.cluster(), p.launchBounds(), p.name, parameter)
+	p.depth++
+	p.positions()
+	p.block(p.k.Body)
+	p.depth--
+	p.line("}")
+	p.line("")
+}
+
+func (p *printer) cluster() string {
+	c := p.k.Launch.Cluster
+	blocks := max(c[0], 1) * max(c[1], 1) * max(c[2], 1)
+	if blocks == 1 {
+		return ""
+	}
+	if p.o.Arch < 90 {
+		p.unsupported("clusters before compute capability 9.0")
+	}
+	return fmt.Sprintf("__cluster_dims__(%d, %d, %d) ", max(c[0], 1), max(c[1], 1), max(c[2], 1))
+}
+
+// launchBounds tells the number of threads if it is constant, else the most
+// that there can be.
+func (p *printer) launchBounds() string {
+	threads := int64(1)
+	for _, id := range p.k.Launch.Block {
+		threads = min(threads*max(min(p.k.Scalars.Facts(id).Hi, 1024), 1), 1024)
+	}
+	if p.o.MinBlocks > 0 {
+		return fmt.Sprintf("__launch_bounds__(%d, %d) ", threads, p.o.MinBlocks)
+	}
+	return fmt.Sprintf("__launch_bounds__(%d) ", threads)
+}
+
+// positions declares the thread and block indices that the kernel uses.
+func (p *printer) positions() {
+	used := p.usedSymbols()
+	for i, s := range p.k.Symbols {
+		if !used[i] {
+			continue
+		}
+		axis := "xyz"[s.Dim : s.Dim+1]
+		switch s.Kind {
+		case kir.ThreadIdx:
+			p.line("const %s %s = threadIdx.%s;", p.indexType(), p.symbols[i], axis)
+		case kir.BlockIdx:
+			p.line("const %s %s = blockIdx.%s;", p.indexType(), p.symbols[i], axis)
+		case kir.ClusterIdx:
+			p.need("clusterIdx")
+			p.line("const %s %s = clusterIdx%s();", p.indexType(), p.symbols[i], strings.ToUpper(axis))
+		}
+	}
+}
+
+// usedSymbols finds the symbols that the body reads.
+func (p *printer) usedSymbols() []bool {
+	used := make([]bool, len(p.k.Symbols))
+	seen := map[scalar.ID]bool{}
+	expr := func(ids ...scalar.ID) {
+		for _, id := range ids {
+			if id == scalar.None || seen[id] {
+				continue
+			}
+			seen[id] = true
+			p.k.Scalars.Symbols(id, func(s scalar.ID) { used[p.k.Scalars.Tag(s).Val] = true })
+		}
+	}
+	for i := range p.k.Values {
+		switch v := &p.k.Values[i]; v.Kind {
+		case kir.IndexValue, kir.Random:
+			expr(v.Index)
+		case kir.Load:
+			expr(v.Access.Index)
+		case kir.Shuffle:
+			if v.Mode == kir.ShuffleAt {
+				expr(v.Index)
+			}
+		}
+	}
+	for i := range p.k.Buffers {
+		if b := &p.k.Buffers[i]; b.Space == kir.Shared {
+			expr(b.Offset)
+		}
+	}
+	var walk func(b kir.Block)
+	walk = func(b kir.Block) {
+		for _, s := range b {
+			switch s := s.(type) {
+			case kir.Assign:
+				expr(s.Dst.Index)
+			case kir.Move:
+				expr(s.Dst.Index, s.Src.Index)
+			case kir.AsyncCopy:
+				expr(s.Dst.Index, s.Src.Index, s.Guard)
+			case kir.Barrier:
+				if s.Scope == kir.GridScope {
+					expr(s.Semaphore.Index)
+				}
+			case kir.AtomicAdd:
+				expr(s.Dst.Index)
+			case kir.Hoist:
+				expr(s.Expr)
+			case *kir.For:
+				expr(s.Start, s.Stop, s.Step)
+				walk(s.Body)
+			case *kir.If:
+				expr(s.Cond)
+				walk(s.Then)
+				walk(s.Else)
+			}
+		}
+	}
+	walk(p.k.Body)
+	return used
+}
+
+// block writes statements; names of expressions end with it.
+func (p *printer) block(b kir.Block) {
+	outside := p.hoisted
+	p.hoisted = maps.Clone(outside)
+	for _, s := range b {
+		p.statement(s)
+	}
+	p.hoisted = outside
+}
+
+func (p *printer) statement(s kir.Statement) {
+	switch s := s.(type) {
+	case kir.Declare:
+		p.declare(s.Buffer)
+	case kir.Assign:
+		p.assign(&s)
+	case kir.Move:
+		p.move(&s)
+	case kir.AsyncCopy:
+		p.asyncCopy(&s)
+	case kir.AsyncCommit:
+		p.need("commitAsync")
+		p.line("commitAsync();")
+	case kir.AsyncWait:
+		p.need("waitAsync")
+		p.line("waitAsync<%d>();", s.Pending)
+	case kir.Barrier:
+		p.barrier(&s)
+	case kir.Fence:
+		p.fence(s.Scope)
+	case kir.AtomicAdd:
+		p.atomicAdd(&s)
+	case kir.Let:
+		p.let(&s)
+	case kir.Hoist:
+		name := p.symbols[s.Symbol]
+		p.line("const %s %s = %s;", p.exprType(s.Expr), name, p.index(s.Expr).code)
+		p.hoisted[s.Expr] = name
+	case *kir.For:
+		p.loop(s)
+	case *kir.If:
+		p.condition(s)
+	default:
+		p.unsupported("a statement of type %T", s)
+	}
+}
+
+// exprType is the C++ type of an index expression.
+func (p *printer) exprType(id scalar.ID) string {
+	if p.k.Scalars.Type(id).IsBool() {
+		return "bool"
+	}
+	return p.indexType()
+}
+
+func (p *printer) declare(id kir.BufferID) {
+	b := &p.k.Buffers[id]
+	stored, name := p.stored(b.DType), p.buffers[id]
+	if p.asBool[id] {
+		stored = "bool"
+	}
+	if b.Space == kir.Shared {
+		p.need("blockMemory")
+		address := binary("+", atom("blockMemory()"), p.index(b.Offset))
+		if n, ok := p.k.Scalars.ConstInt(b.Offset); ok && n == 0 {
+			address = atom("blockMemory()")
+		}
+		p.line("%s* const %s = (%s*)%s;", stored, name, stored, address.within(levelUnary))
+		return
+	}
+	if p.scalars[id] {
+		p.line("%s %s;", stored, name)
+		return
+	}
+	n, ok := p.k.Scalars.ConstInt(b.Size)
+	if !ok {
+		p.unsupported("the Local buffer %s, whose size is not constant", b.Name)
+	}
+	align := ""
+	if b.Align > b.DType.Size() {
+		align = fmt.Sprintf("alignas(%d) ", b.Align)
+	}
+	p.line("%s%s %s[%d];", align, stored, name, max(n, 1))
+}
+
+func (p *printer) assign(s *kir.Assign) {
+	p.begin(s.Value)
+	var x text
+	if p.asBool[s.Dst.Buffer] {
+		x = p.value(s.Value)
+	} else {
+		x = p.storedValue(s.Value)
+	}
+	p.line("%s = %s;", p.element(&s.Dst).code, x.code)
+}
+
+// address returns a pointer to the element of an access.
+func (p *printer) address(a *kir.Access) string { return "&" + p.element(a).code }
+
+// bytes returns how much an access moves.
+func (p *printer) bytes(a *kir.Access) int { return a.Width * p.k.Buffers[a.Buffer].DType.Size() }
+
+func (p *printer) move(s *kir.Move) {
+	function := "move"
+	from, to := &p.k.Buffers[s.Src.Buffer], &p.k.Buffers[s.Dst.Buffer]
+	streaming := s.Cache == kir.CacheStreaming
+	switch {
+	case from.Space == kir.Global && from.ReadOnly && streaming:
+		function = "moveReadOnlyStreaming"
+	case from.Space == kir.Global && from.ReadOnly:
+		function = "moveReadOnly"
+	case from.Space == kir.Global && streaming:
+		function = "moveStreaming"
+	case to.Space == kir.Global && streaming:
+		function = "storeStreaming"
+	}
+	p.need(function)
+	p.line("%s<%d>(%s, %s);", function, p.bytes(&s.Dst), p.address(&s.Dst), p.address(&s.Src))
+}
+
+func (p *printer) asyncCopy(s *kir.AsyncCopy) {
+	if s.Guard == scalar.None {
+		p.need("copyAsync")
+		p.line("copyAsync<%d>(%s, %s);", p.bytes(&s.Dst), p.address(&s.Dst), p.address(&s.Src))
+		return
+	}
+	p.need("copyAsync.guarded")
+	p.line("copyAsync<%d>(%s, %s, %s);", p.bytes(&s.Dst), p.address(&s.Dst), p.address(&s.Src), p.index(s.Guard).code)
+}
+
+func (p *printer) barrier(s *kir.Barrier) {
+	switch s.Scope {
+	case kir.WarpScope:
+		p.line("__syncwarp();")
+	case kir.BlockScope:
+		p.line("__syncthreads();")
+	case kir.ClusterScope:
+		if p.o.Arch < 90 {
+			p.unsupported("clusters before compute capability 9.0")
+		}
+		p.need("clusterBarrier")
+		p.line("clusterBarrier();")
+	case kir.GridScope:
+		p.need("gridBarrier")
+		p.line("gridBarrier(%s);", p.address(&s.Semaphore))
+	}
+}
+
+func (p *printer) fence(scope kir.Scope) {
+	switch scope {
+	case kir.WarpScope, kir.BlockScope:
+		p.line("__threadfence_block();")
+	case kir.ClusterScope:
+		p.need("clusterFence")
+		p.line("clusterFence();")
+	case kir.GridScope:
+		p.line("__threadfence();")
+	}
+}
+
+func (p *printer) atomicAdd(s *kir.AtomicAdd) {
+	switch t := p.k.Buffers[s.Dst.Buffer].DType; t {
+	case dtype.Int, dtype.Index:
+		p.need("atomicAdd.signed")
+	case dtype.Half, dtype.BFloat16:
+		p.need("atomicAdd." + cppTypes[t].stored)
+	case dtype.Int32, dtype.UInt64, dtype.Float, dtype.Double:
+	default:
+		p.unsupported("an atomic addition to elements of %v", t)
+	}
+	p.begin(s.Value)
+	call := fmt.Sprintf("atomicAdd(%s, %s)", p.address(&s.Dst), p.storedValue(s.Value).code)
+	if s.Old != kir.NoSymbol {
+		p.line("const %s %s = %s;", p.indexType(), p.symbols[s.Old], call)
+		return
+	}
+	p.line("%s;", call)
+}
+
+func (p *printer) let(s *kir.Let) {
+	p.begin(s.Value)
+	x := p.value(s.Value)
+	p.line("const %s %s = %s;", p.exprType(p.k.Symbols[s.Symbol].Expr), p.symbols[s.Symbol], x.code)
+}
+
+func (p *printer) loop(s *kir.For) {
+	switch s.Unroll {
+	case kir.UnrollFull:
+		p.line("#pragma unroll")
+	case kir.UnrollNone:
+		p.line("#pragma unroll 1")
+	}
+	i := p.symbols[s.Symbol]
+	step := fmt.Sprintf("%s += %s", i, p.index(s.Step).code)
+	if n, ok := p.k.Scalars.ConstInt(s.Step); ok && n == 1 {
+		step = "++" + i
+	}
+	stop := binary("<", atom("%s", i), p.index(s.Stop))
+	p.line("for (%s %s = %s; %s; %s) {", p.indexType(), i, p.index(s.Start).code, stop.code, step)
+	p.inside(s.Body)
+	p.line("}")
+}
+
+func (p *printer) condition(s *kir.If) {
+	if len(s.Then) > 0 || len(s.Else) == 0 {
+		p.line("if (%s) {", p.index(s.Cond).code)
+		p.inside(s.Then)
+		if len(s.Else) > 0 {
+			p.line("} else {")
+			p.inside(s.Else)
+		}
+	} else {
+		p.line("if (!%s) {", p.index(s.Cond).within(levelUnary))
+		p.inside(s.Else)
+	}
+	p.line("}")
+}
+
+func (p *printer) inside(b kir.Block) {
+	p.depth++
+	p.block(b)
+	p.depth--
+}
