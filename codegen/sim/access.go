@@ -196,7 +196,8 @@ func (b *block) accessProblem(a *access, w *located, lane int32) bool {
 		taint |= b.index(c).flawAt(&b.p.nodes[c], lane)
 	}
 	if taint != 0 {
-		return report(kindOf(taint), "the index %s", flawText(taint))
+		b.effect(taint, Finding{Thread: int(lane), Buffer: a.buffer.Name, Index: index}, "the index", a.at)
+		return true
 	}
 	for k, c := range a.coords {
 		x, extent := b.index(c).at(&b.p.nodes[c], lane), b.index(a.extents[k]).u
@@ -216,24 +217,19 @@ func (b *block) accessProblem(a *access, w *located, lane int32) bool {
 	return false
 }
 
-func kindOf(taint uint8) Kind {
+// effect reports that a number with a taint has an effect. what is the number.
+func (b *block) effect(taint uint8, f Finding, what string, at *statement) {
 	switch {
+	case taint&reported != 0:
+		return
 	case taint&undefined != 0:
-		return Uninitialised
+		f.Kind, f.Detail = Uninitialised, what+" depends on memory that nothing wrote"
 	case taint&divided != 0:
-		return DivisionByZero
+		f.Kind, f.Detail = DivisionByZero, what+" is divided by zero"
+	default:
+		f.Kind, f.Detail = Overflow, what+" overflows the kernel's index type"
 	}
-	return Overflow
-}
-
-func flawText(taint uint8) string {
-	switch {
-	case taint&undefined != 0:
-		return "depends on memory that nothing wrote"
-	case taint&divided != 0:
-		return "is divided by zero"
-	}
-	return "overflows the kernel's index type"
+	b.found(f, at)
 }
 
 // memoryOf returns the memory that an access is to.
@@ -251,7 +247,7 @@ func (b *block) load(a *access, out *lanes) {
 	out.tainted = false
 	if len(w.lanes) < len(b.lanes) {
 		for _, l := range b.lanes {
-			out.taint[l] = undefined
+			out.taint[l] = reported
 		}
 		out.tainted = true
 	}
@@ -270,7 +266,7 @@ func (b *block) loadLocal(a *access, out *lanes) {
 	out.tainted = len(w.lanes) < len(b.lanes)
 	if out.tainted {
 		for _, l := range b.lanes {
-			out.taint[l] = undefined
+			out.taint[l] = reported
 		}
 	}
 	for _, l := range w.lanes {
@@ -306,8 +302,8 @@ func (b *block) store(a *access, x *lanes, flags uint8) {
 // put writes data to memory for one thread.
 func (b *block) put(a *access, m *memory, address int64, lane int32, data []byte, taint uint8, flags uint8) {
 	if taint != 0 && a.buffer.Space == kir.Global {
-		b.found(Finding{Kind: kindOf(taint), Thread: int(lane), Buffer: a.buffer.Name, Index: address / int64(a.element),
-			Detail: "the value written " + flawText(taint)}, a.at)
+		b.effect(taint, Finding{Thread: int(lane), Buffer: a.buffer.Name, Index: address / int64(a.element)}, "the value written", a.at)
+		taint = 0 // once is enough
 	}
 	b.write(a, m, address, len(data), lane, data, taint, flags)
 }
@@ -334,6 +330,13 @@ func (b *block) move(dst, src *access) {
 	}
 	r, m := b.registers[dst.id], b.memoryOf(src)
 	b.count(src, &from)
+	if len(lanes) < len(to.lanes) {
+		for _, l := range to.lanes {
+			for e := range dst.width {
+				r.taint[(int(to.element(l))+e)*b.m.threads+int(l)] = reported
+			}
+		}
+	}
 	for _, l := range lanes {
 		address := from.base + from.element(l)*int64(src.element)
 		for e := range src.width {
@@ -436,6 +439,8 @@ func (b *block) land(lane int32, c *asyncCopy) {
 		x.flags = copied
 		if c.taint == 0 {
 			x.flags |= valid
+		} else if c.taint&reported != 0 {
+			x.flags |= excused
 		}
 		x.writeSpan, x.writer, x.writeAt = b.span[lane>>5], uint16(lane), c.a.at.number
 	}
@@ -468,7 +473,7 @@ func (b *block) atomicAdd(a *access, x *lanes, old kir.SymbolID) {
 	for _, l := range w.lanes {
 		address := w.base + w.element(l)*int64(a.element)
 		if t := x.flawAt(l); t != 0 {
-			b.found(Finding{Kind: kindOf(t), Thread: int(l), Buffer: a.buffer.Name, Index: w.element(l), Detail: "the value added " + flawText(t)}, a.at)
+			b.effect(t, Finding{Thread: int(l), Buffer: a.buffer.Name, Index: w.element(l)}, "the value added", a.at)
 		}
 		taint := b.atomicRead(a, m, address, l)
 		sum.load(0, m.data[address:])
@@ -494,9 +499,8 @@ func (b *block) atomicAdd(a *access, x *lanes, old kir.SymbolID) {
 func (b *block) atomicRead(a *access, m *memory, address int64, lane int32) uint8 {
 	for _, c := range m.cellsOf(address, a.element) {
 		if c.flags&valid == 0 && c.flags&inFlight == 0 {
-			b.found(Finding{Kind: Uninitialised, Thread: int(lane), Buffer: a.buffer.Name, Index: b.elementAt(a, address),
-				Detail: "the element added to " + flawText(undefined)}, a.at)
-			return undefined
+			b.effect(undefined, Finding{Thread: int(lane), Buffer: a.buffer.Name, Index: b.elementAt(a, address)}, "the element added to", a.at)
+			return reported
 		}
 	}
 	return 0

@@ -171,8 +171,8 @@ func (b *block) divide(cond int32, lanes []int32, at *statement) (yes, no []int3
 	}
 	count := 0
 	for _, l := range lanes {
-		if tainted && x.flawAt(n, l) != 0 {
-			b.found(Finding{Kind: kindOf(x.flawAt(n, l)), Thread: int(l), Detail: "the condition " + flawText(x.flawAt(n, l))}, at)
+		if t := x.flawAt(n, l); tainted && t != 0 {
+			b.effect(t, Finding{Thread: int(l)}, "the condition", at)
 		}
 		count += int(truth(x.at(n, l) != 0))
 	}
@@ -254,7 +254,7 @@ func (b *block) repeat(at *statement, symbol kir.SymbolID, bounds [3]int32, body
 		for _, l := range b.lanes {
 			if t := values[i].flawAt(nodes[i], l); t != 0 {
 				flawed = true
-				b.found(Finding{Kind: kindOf(t), Thread: int(l), Detail: "a bound of the loop " + flawText(t)}, at)
+				b.effect(t, Finding{Thread: int(l)}, "a bound of the loop", at)
 			}
 			if nodes[i].uniform {
 				break
@@ -276,7 +276,7 @@ func (b *block) repeat(at *statement, symbol kir.SymbolID, bounds [3]int32, body
 				return false
 			}
 			if next, flaw := b.p.wrapped(i + step); flaw != 0 || next < i {
-				b.found(Finding{Kind: Overflow, Detail: "the loop index " + flawText(overflowed) + " when the loop ends"}, at)
+				b.effect(overflowed, Finding{}, "the loop index after the loop", at)
 				return true
 			}
 		}
@@ -386,6 +386,7 @@ func (b *block) gridBarrier(a *access) bool {
 			return true
 		}
 		b.found(Finding{Kind: Deadlock, Thread: int(b.lanes[0]), Detail: "blocks of a launch that is not cooperative may not wait for each other"}, a.at)
+		b.m.stuck = true
 		return false
 	}
 	return b.yield()

@@ -72,6 +72,7 @@ func (m *machine) release(blocks []*block) bool {
 			detail = fmt.Sprintf("block %d waits at %s", b.number, b.p.text(b.waiting.at.number))
 		}
 		waits.found(Finding{Kind: Deadlock, Buffer: waits.waiting.buffer.Name, Index: waits.waitsOn.address / 8, Detail: detail}, waits.waiting.at)
+		waits.m.stuck = true
 		return false
 	}
 	memory := waits.waitsOn.m.data[waits.waitsOn.address:]

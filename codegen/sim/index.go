@@ -17,6 +17,7 @@ const (
 	undefined  = 1 << iota // it comes from memory that nothing wrote
 	overflowed             // an index that the kernel's index type does not hold
 	divided                // an index divided by zero
+	reported               // it comes from an access that was reported: its effects are not
 )
 
 // An indexNode is an index expression, compiled.

@@ -340,8 +340,9 @@ func doubleBuffer(slots int64) launch {
 		holds(out, func(i int) float32 { return sample(i/threads*threads + threads - 1 - i%threads) })}
 }
 
-// gather is y[i] = x[index[i]], or 0 where the index is out of range.
-func gather() launch {
+// gather is y[i] = x[index[i]], or 0 where the index is out of range. facts is
+// what the table is told of an index.
+func gather(facts scalar.Facts) launch {
 	b := kir.NewBuilder("gather", dtype.Int32)
 	const threads, size = 64, 50
 	x, index := b.Input("x", dtype.Float, b.T.Int(size)), b.Input("index", dtype.Int, b.T.Int(threads))
@@ -349,7 +350,7 @@ func gather() launch {
 	t := b.Thread(0, threads)
 	r := b.Local("r", dtype.Float)
 	b.Store(b.Float(dtype.Float, 0), r)
-	k := b.Let("k", b.Load(index, t), scalar.Unknown())
+	k := b.Let("k", b.Load(index, t), facts)
 	b.If(b.T.And(b.T.Le(b.T.Int(0), k), b.T.Lt(k, b.T.Int(size))), func() { b.Store(b.Load(x, k), r) }, nil)
 	b.Store(b.Load(r), y, t)
 	positions := zeros(8 * threads)
@@ -379,7 +380,7 @@ var good = map[string]func() launch{
 	"transpose":    func() launch { return transpose(33) },
 	"pipeline":     func() launch { return pipeline(drained...) },
 	"doubleBuffer": func() launch { return doubleBuffer(2) },
-	"gather":       gather,
+	"gather":       func() launch { return gather(scalar.Unknown()) },
 }
 
 func TestGoodKernels(t *testing.T) {

@@ -98,7 +98,8 @@ type machine struct {
 	published   map[word]*clock
 	counters    Counters
 	reporter    reporter
-	stopped     bool
+	stopped     bool // by too many findings
+	stuck       bool // in a deadlock
 }
 
 // Run executes a launch of k, which k.Verify accepts, with one argument for
@@ -123,7 +124,7 @@ func Run(k *kir.Kernel, arguments []Argument, options Options) (*Report, error) 
 		return nil, fmt.Errorf("kernel %s: %w", k.Name, err)
 	}
 	m.launch()
-	if !m.stopped {
+	if !m.stopped && !m.stuck {
 		m.finish()
 	}
 	return m.report(), nil

@@ -220,7 +220,7 @@ func (b *block) shuffle(s *shuffle, out, from *lanes) {
 		}
 		if active[source>>5]>>(source&31)&1 == 0 {
 			b.found(Finding{Kind: InactiveLane, Thread: int(l), Detail: fmt.Sprintf("lane %d, which does not take part, is read", source&31)}, s.at)
-			taint |= undefined
+			taint |= reported
 		} else {
 			out.copyElement(int(l), from, int(source))
 			taint |= from.flawAt(source)

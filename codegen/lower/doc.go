@@ -1,0 +1,35 @@
+// Package lower turns a schedule into a kernel.
+//
+// # Data flow
+//
+//	Scheduled -> Mapping -> Analysis -> passes -> kir.Kernel
+//
+// Its central function is [Lower]. What passes need to know of the schedule is
+// in one immutable [Analysis]; what they build is in a lowering. The passes are
+// a table ([Passes]) with the reason for their order.
+//
+// # Where an index comes from
+//
+// A statement runs in loops; their values are known. The classes of axes of
+// the almost-exact graph and the transforms between them (graph.go) lead from
+// those to the axes of a buffer (path.go): splits and merges are walked in
+// either direction and give sums, quotients and remainders, which package
+// scalar simplifies. The same walk says which indices may pass their extents,
+// and so which tests guard the statement (predicate.go).
+//
+// # Invariants
+//
+//   - A kernel that is returned satisfies [kir.Kernel.Verify]. What cannot be
+//     lowered is a [core.Unsupported] that says which tensor and why, never a
+//     guess.
+//   - The kernel depends on the schedule and the options alone.
+//   - A statement of a thread reads an element after it was written: in the
+//     loops' order by the mapping, across threads by barriers that one pass
+//     places.
+//
+// Reading order: lower.go, analysis.go, graph.go, storage.go; then emit.go,
+// path.go, index.go, predicate.go, value.go; then what the classes of ops add:
+// reduction.go, block.go, resize.go, gather.go; then the passes over kir.
+//
+// It does not choose schedules and does not know the limits of devices.
+package lower

@@ -1,0 +1,69 @@
+package lower
+
+import (
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+)
+
+// A storage is where a tensor lives: an element per point of axes, which are
+// outermost first, allocated inside its first position loops.
+type storage struct {
+	axes     []core.AxisID
+	position int
+	promoted bool // axes are those of promoted loops
+	compact  bool // there is no room for points without an element
+}
+
+// storageOf returns the storage of v. A global tensor has all its elements.
+//
+// Of others the loops left of the position store nothing, as each iteration
+// overwrites the last one's, and neither do those that run in different threads
+// (of Local) or blocks. What is computed in promoted loops is stored as they run
+// only if a loop left of the position is promoted: the promotion may come from
+// another consumer than the one that reads. Otherwise the tensor's own axes are
+// stored: the loops' or, if it is not inlined at all, the logical ones, which the
+// promoted loops write several times.
+func (a *Analysis) storageOf(v core.ValID) storage {
+	memory, loop := a.s.Memory(v), a.s.Loop(v)
+	if memory == schedule.Global {
+		alloc, _ := a.s.Allocation(v)
+		return storage{axes: a.stored(alloc), compact: true}
+	}
+	st := storage{}
+	for st.position < a.s.Position(v) && !unrolls(a.m.Parallel(loop[st.position])) {
+		st.position++
+	}
+	own := !slices.ContainsFunc(loop[:st.position], a.m.IsPromoted)
+	if own && st.position == 0 && slices.ContainsFunc(loop, a.m.IsPromoted) {
+		return storage{axes: a.stored(a.f.Val(v).Domain.Logical), compact: true}
+	}
+	st.promoted = memory == schedule.Local && len(loop) > 0 && !own
+	for k, x := range loop {
+		q := a.m.Promotion(x)
+		coexist := memory == schedule.Shared && a.parallel(x).IsThread()
+		if k < st.position && !coexist || a.isPrivate(memory, x) || a.isReduced(x) || a.isBroadcast(x) || a.isBroadcast(q) {
+			continue
+		}
+		if own {
+			q = x
+		}
+		st.axes = append(st.axes, q)
+	}
+	return st
+}
+
+// isPrivate reports whether the iterations of the loop of x each have memory of
+// their own.
+func (a *Analysis) isPrivate(memory schedule.Memory, x core.AxisID) bool {
+	p := a.parallel(x)
+	return memory != schedule.Global && p.IsBlock() || memory == schedule.Local && p.IsThread()
+}
+
+// stored returns those of axes that elements differ along.
+func (a *Analysis) stored(axes []core.AxisID) []core.AxisID {
+	return slices.DeleteFunc(slices.Clone(axes), func(x core.AxisID) bool { return a.isBroadcast(x) || a.isReduced(x) })
+}
+
+func unrolls(p schedule.Parallel) bool { return p == schedule.Unroll || p == schedule.Unswitch }
