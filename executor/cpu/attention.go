@@ -129,28 +129,96 @@ func dot(x, y []float64) float64 {
 	return sum
 }
 
+// rowProducts sets out to the products of x with the rows of y. Four sums at a
+// time do not wait for each other, as the terms of one do.
+func rowProducts(out, x, y []float64) {
+	n := len(x)
+	j := 0
+	for ; j+4 <= len(out); j += 4 {
+		y0, y1, y2, y3 := y[j*n:][:n], y[(j+1)*n:][:n], y[(j+2)*n:][:n], y[(j+3)*n:][:n]
+		var a, b, c, d float64
+		for i, v := range x {
+			a += float64(v * y0[i])
+			b += float64(v * y1[i])
+			c += float64(v * y2[i])
+			d += float64(v * y3[i])
+		}
+		out[j], out[j+1], out[j+2], out[j+3] = a, b, c, d
+	}
+	for ; j < len(out); j++ {
+		out[j] = dot(x, y[j*n:][:n])
+	}
+}
+
+// addRows adds the rows of y, each times its weight in total, to sums: one after
+// the other, four in a pass. Rows of weight 0 are not read.
+func addRows(sums, weights []float64, total float64, y []float64) {
+	n := len(sums)
+	for j := 0; j < len(weights); j += 4 {
+		w := weights[j:min(j+4, len(weights))]
+		if len(w) < 4 || slices.Contains(w, 0) {
+			for k, a := range w {
+				if a != 0 {
+					a /= total
+					for i, v := range y[(j+k)*n:][:n] {
+						sums[i] += float64(a * v)
+					}
+				}
+			}
+			continue
+		}
+		y0, y1, y2, y3 := y[j*n:][:n], y[(j+1)*n:][:n], y[(j+2)*n:][:n], y[(j+3)*n:][:n]
+		a, b, c, d := w[0]/total, w[1]/total, w[2]/total, w[3]/total
+		for i, s := range sums {
+			s += float64(a * y0[i])
+			s += float64(b * y1[i])
+			s += float64(c * y2[i])
+			sums[i] = s + float64(d*y3[i])
+		}
+	}
+}
+
 // query returns the features of position i of head h.
 func (x *loaded) query(n, h, i int64) []float64 { return x.q[((n*x.h+h)*x.l+i)*x.e:][:x.e] }
 
 func (x *loaded) keyHead(h int64) int64 { return h / (x.h / max(x.keyHeads, 1)) }
 
-func (x *loaded) key(n, hk, j int64) []float64 { return x.k[((n*x.keyHeads+hk)*x.s+j)*x.e:][:x.e] }
+// keys and values return the rows of all positions of a head of key.
+func (x *loaded) keys(n, hk int64) []float64 { return x.k[(n*x.keyHeads+hk)*x.s*x.e:][:x.s*x.e] }
 
-func (x *loaded) value(n, hk, j int64) []float64 {
-	return x.v[((n*x.keyHeads+hk)*x.s+j)*x.width:][:x.width]
+func (x *loaded) values(n, hk int64) []float64 {
+	return x.v[(n*x.keyHeads+hk)*x.s*x.width:][:x.s*x.width]
 }
 
-// score is the score of query position i of head h and key position j.
-func (x *loaded) score(n, h, i, j int64) float64 {
-	at := [4]int64{n, h, i, j}
-	if x.causal && j > i || x.hidden != nil && x.hidden[offsetOf(x.hiddenStrides, at[:])] == 0 {
-		return math.Inf(-1)
+// scores sets out to the scores of query position i of head h and every key
+// position: minus infinity for what is not seen.
+func (x *loaded) scores(out []float64, n, h, i int64) {
+	seen := x.s
+	if x.causal {
+		seen = min(seen, i+1)
 	}
-	score := x.scale * dot(x.query(n, h, i), x.key(n, x.keyHead(h), j))
+	rowProducts(out[:seen], x.query(n, h, i), x.keys(n, x.keyHead(h)))
+	for j := range out[:seen] {
+		out[j] *= x.scale
+	}
+	for j := seen; j < x.s; j++ {
+		out[j] = math.Inf(-1)
+	}
+	row := []int64{n, h, i}
 	for k, added := range x.added {
-		score += added[offsetOf(x.addedStrides[k], at[:])]
+		at, step := offsetOf(x.addedStrides[k], row), x.addedStrides[k][3]
+		for j := range out[:seen] {
+			out[j] += added[at+int64(j)*step]
+		}
 	}
-	return score
+	if x.hidden != nil {
+		at, step := offsetOf(x.hiddenStrides, row), x.hiddenStrides[3]
+		for j := range out[:seen] {
+			if x.hidden[at+int64(j)*step] == 0 {
+				out[j] = math.Inf(-1)
+			}
+		}
+	}
 }
 
 // attentionForward computes softmax(scores) value, one query position at a time.
@@ -189,9 +257,9 @@ func (t *tensor) storeFloat(r *run, offset int64, v float64) {
 func (x *loaded) attend(n, h, i int64) ([]float64, float64) {
 	out, scores := make([]float64, x.width), make([]float64, x.s)
 	most, sum := math.Inf(-1), 0.0
-	for j := range scores {
-		scores[j] = x.score(n, h, i, int64(j))
-		most = numerics.MaximumNaN(most, scores[j])
+	x.scores(scores, n, h, i)
+	for _, score := range scores {
+		most = numerics.MaximumNaN(most, score)
 	}
 	if math.IsInf(most, -1) { // sees no key
 		return out, most
@@ -200,15 +268,7 @@ func (x *loaded) attend(n, h, i int64) ([]float64, float64) {
 		scores[j] = math.Exp(scores[j] - most)
 		sum += scores[j]
 	}
-	for j, w := range scores {
-		if w == 0 { // what is not seen is not read
-			continue
-		}
-		w /= sum
-		for d, v := range x.value(n, x.keyHead(h), int64(j)) {
-			out[d] += float64(w * v)
-		}
-	}
+	addRows(out, scores, sum, x.values(n, x.keyHead(h)))
 	return out, most + math.Log(sum)
 }
 
@@ -239,20 +299,23 @@ func attentionBackward(b *builder, s *opaqueStep) (func(r *run) error, error) {
 
 func (x *loaded) gradients(r *run, s *opaqueStep, given [3][]float64, n, hk, group int64) {
 	dk, dv := make([]float64, x.s*x.e), make([]float64, x.s*x.width)
+	scores, weights := make([]float64, x.s), make([]float64, x.s) // the gradients of the weights
+	keys, values := x.keys(n, hk), x.values(n, hk)
 	for h := hk * group; h < (hk+1)*group; h++ {
 		for i := range x.l {
 			row := (n*x.h+h)*x.l + i
 			grad, output, lse := given[0][row*x.width:][:x.width], given[1][row*x.width:][:x.width], given[2][row]
 			dq, q := make([]float64, x.e), x.query(n, h, i)
 			delta := dot(grad, output)
+			x.scores(scores, n, h, i)
+			rowProducts(weights, grad, values)
 			for j := range x.s {
-				score := x.score(n, h, i, j)
-				if math.IsInf(score, -1) || math.IsInf(lse, -1) {
+				if math.IsInf(scores[j], -1) || math.IsInf(lse, -1) {
 					continue
 				}
-				key := x.key(n, hk, j)
-				p := math.Exp(score - lse)
-				ds := x.scale * p * (dot(grad, x.value(n, hk, j)) - delta)
+				key := keys[j*x.e:][:x.e]
+				p := math.Exp(scores[j] - lse)
+				ds := x.scale * p * (weights[j] - delta)
 				for d := range x.e {
 					dq[d] += float64(ds * key[d])
 					dk[j*x.e+d] += float64(ds * q[d])
