@@ -91,8 +91,6 @@ func gatherRows(out, x, index *tensor, s space, size, stride int64) func(r *run)
 		if out.empty {
 			return nil
 		}
-		var zero complex128
-		storeZero(out.dtype, unsafe.Pointer(&zero))
 		return r.eachLine(lines, each*width, func(l *line) {
 			index0 := l.index[:len(l.index)-1]
 			begin := l.index[len(index0)] * each
@@ -101,7 +99,7 @@ func gatherRows(out, x, index *tensor, s space, size, stride int64) func(r *run)
 			from := x.at(r, offsetOf(s.strides[1], index0)+begin*step[1])
 			positions := l.integers(r, index, offsetOf(s.strides[2], index0)+begin*step[2], step[2], n)
 			if width == 1 {
-				elementwise(to, step[0], from, step[1], positions, size, stride, unsafe.Pointer(&zero))
+				elementwise(to, step[0], from, step[1], positions, size, stride)
 				return
 			}
 			for j, p := range positions {
@@ -109,23 +107,20 @@ func gatherRows(out, x, index *tensor, s space, size, stride int64) func(r *run)
 				if uint64(p) < uint64(size) {
 					move(at, int(row[0]), unsafe.Add(from, (int64(j)*step[1]+p*stride)*bytes), int(row[1]), int(width))
 				} else {
-					move(at, int(row[0]), unsafe.Pointer(&zero), 0, int(width))
+					move(at, int(row[0]), unsafe.Pointer(&zeroBits), 0, int(width))
 				}
 			}
 		})
 	}
 }
 
-// storeZero writes the element of t nearest to 0.
-func storeZero(t dtype.Type, p unsafe.Pointer) {
-	var zero complex128
-	storers[t](p, 1, unsafe.Pointer(&zero), 1, 1)
-}
+// zeroBits are those of the element of every type that is nearest to 0.
+var zeroBits [2]uint64
 
 // A gathers sets the elements of dst to those of src at positions, which are
-// stride apart, and to other where a position is not one of size. Steps are in
-// elements.
-type gathers func(dst unsafe.Pointer, dstStep int64, src unsafe.Pointer, srcStep int64, positions []int64, size, stride int64, other unsafe.Pointer)
+// stride apart, and to [zeroBits] where a position is not one of size. Steps are
+// in elements.
+type gathers func(dst unsafe.Pointer, dstStep int64, src unsafe.Pointer, srcStep int64, positions []int64, size, stride int64)
 
 func gathersOf(t dtype.Type) gathers {
 	switch t.Size() {
@@ -141,13 +136,12 @@ func gathersOf(t dtype.Type) gathers {
 	return gatherElements[complex128]
 }
 
-func gatherElements[T any](dst unsafe.Pointer, dstStep int64, src unsafe.Pointer, srcStep int64, positions []int64, size, stride int64, other unsafe.Pointer) {
+func gatherElements[T any](dst unsafe.Pointer, dstStep int64, src unsafe.Pointer, srcStep int64, positions []int64, size, stride int64) {
 	bytes := int64(unsafe.Sizeof(*(*T)(dst)))
-	otherwise := *(*T)(other)
 	dstStep, srcStep, stride = dstStep*bytes, srcStep*bytes, stride*bytes
 	to, from := int64(0), int64(0)
 	for _, p := range positions {
-		v := otherwise
+		var v T
 		if uint64(p) < uint64(size) {
 			v = *(*T)(unsafe.Add(src, from+p*stride))
 		}
