@@ -95,8 +95,8 @@ func (c *coverage) includesElement(q, y core.AxisID) bool {
 }
 
 // covered reports whether element x includes y: they are the same, or the same
-// side of splits of which x's input includes y's, or x includes all that y's
-// input covers.
+// side of splits of which x's input includes y's as a whole, or x includes all
+// that y's input covers.
 func (c *coverage) covered(x, y core.AxisID) bool {
 	if x == y {
 		return true
@@ -106,12 +106,23 @@ func (c *coverage) covered(x, y core.AxisID) bool {
 		return v
 	}
 	c.covers[key] = false
-	fromX, splitX := c.from[x]
 	fromY, splitY := c.from[y]
-	v := splitX && splitY && c.side[x] == c.side[y] && c.includes(fromX, fromY)
+	v := c.sameSide(x, y)
 	if !v && splitY {
 		v = !slices.ContainsFunc(c.elements(fromY), func(e core.AxisID) bool { return !c.covered(x, e) })
 	}
 	c.covers[key] = v
 	return v
+}
+
+// sameSide reports whether x and y are one side of splits of axes of which the
+// first includes the second, element by element. A part of an element is not
+// enough: what is outer in an axis says nothing of what is outer in its inner
+// part.
+func (c *coverage) sameSide(x, y core.AxisID) bool {
+	fromX, splitX := c.from[x]
+	fromY, splitY := c.from[y]
+	return splitX && splitY && c.side[x] == c.side[y] && !slices.ContainsFunc(c.elements(fromY), func(b core.AxisID) bool {
+		return !slices.ContainsFunc(c.elements(fromX), func(a core.AxisID) bool { return a == b || c.sameSide(a, b) })
+	})
 }

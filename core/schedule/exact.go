@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 
 	"nvfuser_go/core"
 )
@@ -18,8 +19,9 @@ func (s *Scheduled) refuse(rule string, v core.ValID, format string, args ...any
 // exactClasses returns the partition of the axes of s by equal extent and equal
 // index. A broadcast is never with an axis that is none.
 //
-// If two axes of one domain came together, as in x + permute(x) with x square,
-// loops could not tell them apart. The uses of an input need nothing in common,
+// If two axes of one tensor came together, as in x + permute(x) with x square,
+// loops could not tell them apart; nor may the two ends of a resize, or the
+// input of one to extent 1 and what that broadcast meets. The uses of an input need nothing in common,
 // for an input has no loops: they are then left apart, and only an intermediate
 // tensor that is used in two such ways is refused.
 func (s *Scheduled) exactClasses(f *core.Fusion) (exact *classes, throughInputs bool, err error) {
@@ -85,28 +87,60 @@ func (s *Scheduled) transforms() []core.TransformID {
 }
 
 func (s *Scheduled) checkSelfMapping(exact *classes) error {
+	meets := s.meetings(exact)
 	for _, v := range s.Tensors() {
 		if s.isInput(v) {
 			continue
 		}
 		for _, id := range s.history(v) {
 			t := s.f.Transform(id)
-			if t.Kind == core.ResizeAxis && exact.same(t.In[0], t.Out[0]) && !s.unchanged(t) {
+			if t.Kind == core.ResizeAxis && !s.unchanged(t) && (exact.same(t.In[0], t.Out[0]) || meets[[2]core.AxisID{exact.find(t.Out[0]), exact.find(t.In[0])}]) {
 				return s.refuse("self-mapping", v, "%s is combined with itself shifted along an axis, so that one loop would need two indices", s.name(v))
 			}
 		}
-		d := &s.f.Val(v).Domain
-		for _, domain := range [][]core.AxisID{d.Root, d.Logical, s.Loop(v)} {
-			seen := map[core.AxisID]int{}
-			for k, a := range domain {
-				if first, ok := seen[exact.find(a)]; ok {
-					return s.refuse("self-mapping", v, "axes %d and %d of %s always have the same index as far as the operations say, as in x + permute(x, [1, 0]), so that loops cannot tell them apart", first, k, s.name(v))
+		for _, domain := range [][]core.AxisID{s.betweenRootAndLogical(v), s.Loop(v)} {
+			seen := map[core.AxisID]bool{}
+			for _, a := range domain {
+				if seen[exact.find(a)] {
+					return s.refuse("self-mapping", v, "two axes of %s always have the same index as far as the operations say, as in x + permute(x, [1, 0]), so that loops cannot tell them apart", s.name(v))
 				}
-				seen[exact.find(a)] = k
+				seen[exact.find(a)] = true
 			}
 		}
 	}
 	return nil
+}
+
+// betweenRootAndLogical returns the axes of both and those between.
+func (s *Scheduled) betweenRootAndLogical(v core.ValID) []core.AxisID {
+	d := &s.f.Val(v).Domain
+	if sameAxes(d.Root, d.Logical) {
+		return d.Root
+	}
+	axes := slices.Clone(d.Root)
+	for _, id := range above(s.f, d.Logical) {
+		axes = append(axes, results(s.f.Transform(id))...)
+	}
+	for _, a := range d.Logical {
+		if !slices.Contains(axes, a) {
+			axes = append(axes, a)
+		}
+	}
+	return axes
+}
+
+// meetings returns the pairs of exact classes of a broadcast and of a real axis
+// that it meets in some consumer.
+func (s *Scheduled) meetings(exact *classes) map[[2]core.AxisID]bool {
+	meets := map[[2]core.AxisID]bool{}
+	for _, e := range s.analysis().edges {
+		for _, p := range e.pairs {
+			if s.isBroadcast(p.producer) && !s.isBroadcast(p.consumer) {
+				meets[[2]core.AxisID{exact.find(p.producer), exact.find(p.consumer)}] = true
+			}
+		}
+	}
+	return meets
 }
 
 // unchanged reports whether resize t adds and removes nothing.

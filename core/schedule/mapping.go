@@ -123,7 +123,8 @@ func (m *Mapping) IsPromoted(a core.AxisID) bool { return !m.exact.same(a, m.Pro
 func (m *Mapping) Parallel(a core.AxisID) Parallel { return m.parallel[m.loops.find(a)] }
 
 // MapsThroughInputs reports whether the uses of an input have its axes in
-// common. If not, an index into an input is that of the consumer's root axis.
+// common. If not, an index into an input, unless it broadcasts, is that of the
+// consumer's root axis.
 func (m *Mapping) MapsThroughInputs() bool { return m.throughInputs }
 
 // Tree returns the loops and statements of the schedule, in order.

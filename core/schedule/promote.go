@@ -18,7 +18,8 @@ import (
 //     covers all members and their promotions.
 //  4. push again, for tensors that share outer loops only: where a class with a
 //     promotion that some member lacks splits into loops of one tensor and
-//     shared ones, its promotion is pushed through those transforms.
+//     shared ones, its promotion is pushed through those transforms. Where one
+//     input is promoted the others must be: by step 2, or as their loop is.
 //  5. choose again, in the classes that 4 has touched.
 //
 // Axes are grouped by exact and loop class; a group has one promotion.
@@ -50,13 +51,13 @@ func (p *promoter) promotions() (map[core.AxisID]core.AxisID, error) {
 	if !slices.ContainsFunc(p.resolved, isAxis) {
 		return p.anyMember(), nil
 	}
-	pushed := p.push(slices.Clone(p.resolved), nil, nil)
+	pushed := p.push(slices.Clone(p.resolved), nil, nil, nil)
 	chosen := p.choose(pushed, nil)
 	if !p.partial {
 		return chosen, nil
 	}
 	if from := p.toPush(chosen); len(from) > 0 {
-		again := p.push(p.none(), from, pushed)
+		again := p.push(p.none(), from, pushed, chosen)
 		for class, a := range p.choose(again, again) {
 			if isAxis(a) {
 				chosen[class] = a
@@ -180,13 +181,19 @@ func (p *promoter) owner(a core.AxisID) core.ValID {
 // push walks the transforms downwards and promotes the outputs of those with a
 // promoted input: in promoted by group, or else in from by loop class, where the
 // transform leaves that class. Once one input is promoted the others take their
-// promotion of rest, so that no replay mixes in an unresolved broadcast.
-func (p *promoter) push(promoted []core.AxisID, from map[core.AxisID]core.AxisID, rest []core.AxisID) []core.AxisID {
+// promotion of rest, or that of their loop in chosen, so that no replay mixes in
+// an unresolved broadcast or a loop's axis of another extent.
+func (p *promoter) push(promoted []core.AxisID, from map[core.AxisID]core.AxisID, rest []core.AxisID, chosen map[core.AxisID]core.AxisID) []core.AxisID {
 	for _, id := range p.transforms {
 		t := *p.f.Transform(id)
-		in, ok := p.promotedInputs(&t, promoted, from, rest)
+		in, ok := p.promotedInputs(&t, promoted, from)
 		if !ok {
 			continue
+		}
+		for k, a := range inputs(&t) {
+			if in[k] == a && rest != nil {
+				in[k] = p.promotionBeside(&t, a, rest, chosen)
+			}
 		}
 		out := p.equalTransform(&t, in)
 		for k, a := range results(&t) {
@@ -198,27 +205,33 @@ func (p *promoter) push(promoted []core.AxisID, from map[core.AxisID]core.AxisID
 	return promoted
 }
 
-func (p *promoter) promotedInputs(t *core.Transform, promoted []core.AxisID, from map[core.AxisID]core.AxisID, rest []core.AxisID) ([2]core.AxisID, bool) {
-	in, any := t.In, false
+// promotedInputs returns the inputs of t, promoted where they are, and whether
+// one is.
+func (p *promoter) promotedInputs(t *core.Transform, promoted []core.AxisID, from map[core.AxisID]core.AxisID) ([2]core.AxisID, bool) {
+	in, some := t.In, false
 	leaves := p.leaves(t)
-	var own [2]bool
 	for k, a := range inputs(t) {
 		pushed, ok := from[p.loops.find(a)]
 		switch q := promoted[p.group[a]]; {
 		case isAxis(q):
-			in[k], any = q, true
+			in[k], some = q, true
 		case ok && leaves:
-			in[k], any = pushed, true
-		default:
-			own[k] = true
+			in[k], some = pushed, true
 		}
 	}
-	for k, a := range inputs(t) {
-		if any && own[k] && rest != nil && isAxis(rest[p.group[a]]) {
-			in[k] = rest[p.group[a]]
-		}
+	return in, some
+}
+
+// promotionBeside returns what stands for input a of t beside a promoted one.
+func (p *promoter) promotionBeside(t *core.Transform, a core.AxisID, rest []core.AxisID, chosen map[core.AxisID]core.AxisID) core.AxisID {
+	if q := rest[p.group[a]]; isAxis(q) {
+		return q
 	}
-	return in, any
+	q := chosen[p.loops.find(a)]
+	if !isAxis(q) || slices.ContainsFunc(results(t), func(b core.AxisID) bool { return p.loops.same(a, b) }) {
+		return a
+	}
+	return q
 }
 
 // leaves reports whether t has an input whose loop class is not among those of

@@ -1,0 +1,313 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+
+	"nvfuser_go/core"
+)
+
+// The tests' interpreter runs the loops of a schedule serially, element by
+// element, as a generated kernel would: it allocates, finds indices by walking
+// transforms and guards statements, with buffers that know which elements were
+// written. It is for Int tensors and the ops of the tests' random fusions.
+
+// An expression is the value of an index for the loop variables, by loop class.
+type expression func(loops []int64) int64
+
+// A storage is where a tensor lives: an element per point of axes, allocated
+// inside its first position loops.
+type storage struct {
+	axes     []core.AxisID
+	position int
+}
+
+type element struct {
+	value   int64
+	written bool
+}
+
+// An unreachable is a panic of an index that no path leads to.
+type unreachable struct {
+	what     string
+	promoted bool // storage in the shape of promoted loops: such a position is to be refused
+}
+
+type interpreter struct {
+	m       *Mapping
+	s       *Scheduled
+	bind    *core.Binding
+	storage map[core.ValID]storage
+	buffers map[core.ValID][]element
+	zero    []core.AxisID // almost-exact classes of broadcasts
+	loops   []int64       // values of the loop variables, by loop class
+	code    map[core.ExprID]func()
+	starts  map[core.ExprID]func()
+}
+
+func newInterpreter(m *Mapping, bind *core.Binding) *interpreter {
+	p := &interpreter{m: m, s: m.s, bind: bind, storage: map[core.ValID]storage{}, buffers: map[core.ValID][]element{},
+		loops: make([]int64, m.f.NumAxes()), code: map[core.ExprID]func(){}, starts: map[core.ExprID]func(){}}
+	for _, v := range p.s.Tensors() {
+		p.storage[v] = p.allocation(v)
+		for _, a := range p.s.axesOf(v) {
+			if c := m.AlmostExact(a); p.s.isBroadcast(a) && p.extent(a) == 1 && !slices.Contains(p.zero, c) {
+				p.zero = append(p.zero, c)
+			}
+		}
+	}
+	return p
+}
+
+func (p *interpreter) extent(a core.AxisID) int64 {
+	n, err := p.bind.Int(p.m.f.Axis(a).Extent)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func (p *interpreter) size(axes []core.AxisID) int64 {
+	n := int64(1)
+	for _, a := range axes {
+		n *= p.extent(a)
+	}
+	return n
+}
+
+func (p *interpreter) isBroadcast(a core.AxisID) bool { return p.m.f.Axis(a).Kind == core.Broadcast }
+
+// allocation: global tensors have all their elements. What is computed in
+// promoted loops is stored as they run only if a loop left of the allocation is
+// promoted; else the tensor's own axes are stored.
+func (p *interpreter) allocation(v core.ValID) storage {
+	s, loop := p.s, p.s.Loop(v)
+	if s.Memory(v) == Global {
+		return storage{axes: s.f.Axes(v)}
+	}
+	st := storage{}
+	for st.position < s.Position(v) && s.Parallel(loop[st.position]) != Unroll {
+		st.position++
+	}
+	own := !slices.ContainsFunc(loop[:st.position], p.m.IsPromoted)
+	if own && st.position == 0 && slices.ContainsFunc(loop, p.m.IsPromoted) {
+		for _, a := range s.f.Axes(v) {
+			if !p.isBroadcast(a) {
+				st.axes = append(st.axes, a)
+			}
+		}
+		return st
+	}
+	for _, a := range loop[st.position:] {
+		q := p.m.Promotion(a)
+		if own {
+			q = a
+		}
+		if s.kind(a) != core.Reduce && !p.isBroadcast(a) && !p.isBroadcast(q) {
+			st.axes = append(st.axes, q)
+		}
+	}
+	return st
+}
+
+// storesPromoted reports whether v is stored in the shape of promoted loops.
+func (p *interpreter) storesPromoted(v core.ValID) bool {
+	loop := p.s.Loop(v)
+	return p.s.Memory(v) == Local && len(loop) > 0 && slices.ContainsFunc(loop[:p.storage[v].position], p.m.IsPromoted)
+}
+
+// run executes the nest.
+func (p *interpreter) run(body []*Nest, depth int) {
+	for _, n := range body {
+		for _, id := range statements(n) {
+			p.allocate(id, depth)
+		}
+		if n.Axis == core.NoAxis {
+			if p.code[n.Expr] == nil {
+				p.code[n.Expr] = p.statement(n.Expr)
+			}
+			p.code[n.Expr]()
+			continue
+		}
+		class := p.m.LoopClass(n.Axis)
+		for i := range p.extent(p.m.Promotion(n.Axis)) {
+			p.loops[class] = i
+			p.run(n.Body, depth+1)
+		}
+	}
+}
+
+func statements(n *Nest) []core.ExprID {
+	if n.Axis == core.NoAxis {
+		return []core.ExprID{n.Expr}
+	}
+	var ids []core.ExprID
+	for _, b := range n.Body {
+		ids = append(ids, statements(b)...)
+	}
+	return ids
+}
+
+// allocate makes the buffers of the results of id if that is done at depth.
+func (p *interpreter) allocate(id core.ExprID, depth int) {
+	for _, v := range p.s.f.Expr(id).Out {
+		st := p.storage[v]
+		if depth != 0 && (st.position == 0 || p.m.nests.of[id][depth-1] != p.m.LoopClass(p.s.Loop(v)[st.position-1])) ||
+			depth == 0 && st.position != 0 {
+			continue
+		}
+		p.buffers[v] = make([]element, p.size(st.axes))
+		if p.s.f.Expr(id).Op.Class == core.Reduction {
+			if p.starts[id] == nil {
+				p.starts[id] = p.initialisation(id, v)
+			}
+			p.starts[id]()
+		}
+	}
+}
+
+// initialisation sets each element of v to the identity of its reduction.
+func (p *interpreter) initialisation(id core.ExprID, v core.ValID) func() {
+	s, st := p.s, p.storage[v]
+	c := p.context(v, true)
+	compact := s.Memory(v) == Global || slices.ContainsFunc(st.axes, func(a core.AxisID) bool {
+		return slices.Contains(s.f.Val(v).Domain.Logical, a) && !slices.Contains(s.Loop(v), a)
+	})
+	var tests []test
+	if compact {
+		tests = c.tests(true)
+	}
+	write := c.address(v, nil, "initialise")
+	identity := s.f.Expr(id).Op.Identity(s.f.Val(v).DType).I
+	body := func() {
+		if p.holds(tests) {
+			p.write(v, write, identity)
+		}
+	}
+	for _, a := range slices.Backward(s.Loop(v)[st.position:]) {
+		if s.kind(a) == core.Reduce {
+			continue
+		}
+		inner, class := body, p.m.LoopClass(a)
+		body = func() {
+			saved := p.loops[class]
+			for i := range p.extent(p.m.Promotion(a)) {
+				p.loops[class] = i
+				inner()
+			}
+			p.loops[class] = saved
+		}
+	}
+	return body
+}
+
+// statement returns the code of one expression.
+func (p *interpreter) statement(id core.ExprID) func() {
+	s, e := p.s, p.s.f.Expr(id)
+	v := e.Out[0]
+	c := p.context(v, false)
+	tests := c.tests(false)
+	if e.Op.Class == core.Reduction {
+		tests = append(tests, c.onceAround(id)...)
+	}
+	var reads []func() int64
+	for k, q := range s.f.TensorArgs(e) {
+		address := c.operand(id, k, q)
+		reads = append(reads, func() int64 { return p.read(q, address) })
+	}
+	write := c.address(v, nil, "write")
+	value := p.value(c, id, reads, write)
+	return func() {
+		if p.holds(tests) {
+			p.write(v, write, value())
+		}
+	}
+}
+
+func (p *interpreter) value(c *context, id core.ExprID, reads []func() int64, self []coordinate) func() int64 {
+	e := p.s.f.Expr(id)
+	v := e.Out[0]
+	switch {
+	case e.Op == core.SetOp || e.Op.Class == core.View || e.Op == core.SliceOp:
+		return reads[0]
+	case e.Op == core.PadOp:
+		return p.padded(c, id, reads[0])
+	case e.Op.Class == core.Reduction:
+		fold := e.Op.Combine().Info().Meaning.Int.F2
+		return func() int64 { return fold(p.read(v, self), reads[0]()) }
+	}
+	for i, a := range e.Args { // literals
+		if a.Kind == core.ScalarArg {
+			n, _ := p.s.f.Scalars().ConstInt(a.Scalar)
+			reads = slices.Insert(reads, i, func() int64 { return n })
+		}
+	}
+	k := e.Op.Meaning.Int
+	if len(reads) == 1 {
+		return func() int64 { return k.F1(reads[0]()) }
+	}
+	return func() int64 { return k.F2(reads[0](), reads[1]()) }
+}
+
+// padded reads where the root indices are in range.
+func (p *interpreter) padded(c *context, id core.ExprID, read func() int64) func() int64 {
+	e := p.s.f.Expr(id)
+	d := &p.s.f.Val(e.Out[0]).Domain
+	value, _ := p.s.f.Scalars().ConstInt(e.Args[2].Scalar)
+	index := c.index(d.Root, c.resizes(e.Out[0]), "guard", c.start)
+	return func() int64 {
+		for k, a := range d.Root {
+			if i := index[k](p.loops); d.Root[k] != d.Logical[k] && (i < 0 || i >= p.extent(a)) {
+				return value
+			}
+		}
+		return read()
+	}
+}
+
+// A test is a condition of a statement: the value is in [0, below), or at least
+// 0 if below is 0, or 0 if below is -1.
+type test struct {
+	value expression
+	below int64
+}
+
+func (p *interpreter) holds(tests []test) bool {
+	for _, t := range tests {
+		i := t.value(p.loops)
+		if t.below > 0 && i >= t.below || t.below == 0 && i < 0 || t.below == -1 && i != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// A coordinate is an index and the extent that it must stay below.
+type coordinate struct {
+	index  expression
+	extent int64
+}
+
+func (p *interpreter) offset(v core.ValID, at []coordinate) int64 {
+	k := int64(0)
+	for _, c := range at {
+		i := c.index(p.loops)
+		if i < 0 || i >= c.extent {
+			panic(fmt.Sprintf("%s: index %d is outside of extent %d", p.s.name(v), i, c.extent))
+		}
+		k = k*c.extent + i
+	}
+	return k
+}
+
+func (p *interpreter) read(v core.ValID, at []coordinate) int64 {
+	x := p.buffers[v][p.offset(v, at)]
+	if !x.written {
+		panic(p.s.name(v) + ": an element is read that was not written")
+	}
+	return x.value
+}
+
+func (p *interpreter) write(v core.ValID, at []coordinate, value int64) {
+	p.buffers[v][p.offset(v, at)] = element{value, true}
+}

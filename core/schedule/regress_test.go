@@ -1,0 +1,153 @@
+package schedule
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
+)
+
+// requireEval interprets s and compares the outputs with those of its fusion.
+func requireEval(t *testing.T, s *Scheduled) {
+	t.Helper()
+	require.NoError(t, s.f.Verify())
+	m := done[*Mapping](t)(Map(s))
+	var inputs []*core.Array
+	for _, v := range s.f.Inputs() {
+		a := core.NewArray(s.f.Val(v).DType, extents(s, s.f.Axes(v)))
+		for i := range a.I {
+			a.I[i] = int64(i*i%11) - 3
+		}
+		inputs = append(inputs, a)
+	}
+	want := done[[]*core.Array](t)(s.f.Eval(inputs, make([]scalar.Value, len(inputs)), core.RandomState{}))
+	require.NoError(t, execute(m, inputs, want))
+}
+
+func steps(t *testing.T, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+}
+
+const biasText = `%0 = tensor i64 [SIZE] contiguity=[yes]
+%1 = tensor i64 [SIZE, 12] contiguity=[yes, yes]
+%2 = neg %0
+%3 = broadcast %2 is_broadcast_dim=[false, true]
+%4 = sub %1, %3
+output %4
+`
+
+// What is outer in an axis does not cover what is outer in its inner part.
+func TestCoverageOfAPartOfAPart(t *testing.T) {
+	s := parsed(t, strings.ReplaceAll(biasText, "SIZE", "2"))
+	z := tv(s, 4)
+	steps(t, s.Split(z, 1, 1, true), s.Merge(z, 0, 1), s.Split(z, 1, 2, true), s.Merge(z, 0, 1), s.Split(z, 1, 1, true), s.Merge(z, 0, 1))
+	require.Equal(t, []int64{48, 1}, extents(s, s.Loop(z)))
+	done[[]core.Refusal](t)(s.TransformLike(z, nil))
+	steps(t, s.InlineAt(tv(s, 3), 1, false), s.InlineAt(tv(s, 2), 1, false))
+	m := done[*Mapping](t)(Map(s))
+	require.Equal(t, []int64{48}, extents(m.s, []core.AxisID{m.Promotion(s.Loop(tv(s, 2))[0])}))
+	requireEval(t, s)
+}
+
+// In step 4 a replay takes all inputs as the loops run.
+func TestReplayOfLoopsOfOneExtent(t *testing.T) {
+	s := parsed(t, strings.ReplaceAll(biasText, "SIZE", "4"))
+	z := tv(s, 4)
+	steps(t, s.Merge(z, 0, 1), s.Split(z, 0, 2, true), s.Split(z, 1, 1, true), s.Split(z, 1, 5, true), s.Merge(z, 0, 1),
+		s.Merge(z, 1, 2), s.Split(z, 0, 5, true))
+	require.Equal(t, []int64{5, 5, 5}, extents(s, s.Loop(z)))
+	done[[]core.Refusal](t)(s.TransformLike(z, nil))
+	steps(t, s.InlineAt(tv(s, 3), 2, false), s.InlineAt(tv(s, 2), 1, false))
+	requireEval(t, s)
+}
+
+// Axes of one tensor that come together through others are refused: the root
+// axis 3 of the reshape would be its logical axis 3 too.
+func TestSelfMapping(t *testing.T) {
+	for _, c := range []struct{ name, text string }{
+		{"transpose", "%2 = permute %1 dims=[1, 0]\n%3 = add %1, %2\noutput %3\n"},
+		{"shift", "%2 = pad %1 pad_widths=[1, -1, 0, 0] value=0:i64\n%3 = add %1, %2\noutput %3\n"},
+		{"first", "%2 = pad %1 pad_widths=[0, -5, 0, 0] value=0:i64\n%3 = add %1, %2\noutput %3\n"},
+		{"regrouped", "%2 = reshape %1 new_shape=[2, 3, 6]\n%3 = reshape %2 new_shape=[3, 2, 6]\n%4 = permute %2 dims=[1, 0, 2]\n%5 = add %3, %4\noutput %5\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := parsed(t, "%0 = tensor i64 [6, 6] contiguity=[yes, yes]\n%1 = neg %0\n"+c.text)
+			_, err := Map(s)
+			var refused *Refused
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, "self-mapping", refused.Rule)
+		})
+	}
+	// The uses of an input need nothing in common.
+	for _, text := range []string{"%1 = permute %0 dims=[1, 0]\n%2 = add %0, %1\noutput %2\n", "%1 = pad %0 pad_widths=[0, -5, 0, 0] value=0:i64\n%2 = add %0, %1\noutput %2\n"} {
+		s := parsed(t, "%0 = tensor i64 [6, 6] contiguity=[yes, yes]\n"+text)
+		require.False(t, done[*Mapping](t)(Map(s)).MapsThroughInputs())
+		requireEval(t, s)
+		require.NoError(t, s.InlineMost(nil, nil))
+		requireEval(t, s)
+	}
+}
+
+// Almost-exact classes keep axes of one tensor apart, and holes visible.
+func TestAlmostExact(t *testing.T) {
+	s := parsed(t, "%0 = tensor i64 [6, 1] contiguity=[yes, none]\n%1 = neg %0\noutput %1\n")
+	v := tv(s, 1)
+	i, b := s.Loop(v)[0], s.Loop(v)[1]
+	require.NoError(t, s.Merge(v, 0, 1))
+	merged := s.Loop(v)[0]
+	require.NoError(t, s.Split(v, 0, 1, true))
+	outer, one := s.Loop(v)[0], s.Loop(v)[1]
+	require.NoError(t, s.Split(v, 0, 6, true))
+	six := s.Loop(v)[1]
+	m := done[*Mapping](t)(Map(s))
+	require.NotEqual(t, m.Exact(i), m.Exact(merged))
+	for _, a := range []core.AxisID{merged, outer, six} {
+		require.Equal(t, m.AlmostExact(i), m.AlmostExact(a))
+	}
+	require.NotEqual(t, m.AlmostExact(b), m.AlmostExact(one))
+
+	require.NoError(t, s.Split(v, 2, 4, true)) // the 1 beside has a hole now
+	m = done[*Mapping](t)(Map(s))
+	require.NotEqual(t, m.AlmostExact(merged), m.AlmostExact(outer))
+
+	s = parsed(t, "%0 = tensor i64 [1, 3] contiguity=[none, yes]\n%1 = sum %0 dims=[1] keepdim=false dtype=i64\noutput %1\n")
+	v = tv(s, 1)
+	require.NoError(t, s.Split(v, 1, 3, true)) // (1, 3): the 3 is split again
+	three := s.Loop(v)[2]
+	require.NoError(t, s.Split(v, 2, 3, true))
+	m = done[*Mapping](t)(Map(s))
+	require.NotEqual(t, m.AlmostExact(s.Loop(v)[1]), m.AlmostExact(s.Loop(v)[2]))
+	require.Equal(t, m.AlmostExact(three), m.AlmostExact(s.Loop(v)[3]))
+}
+
+// A backward congruence needs equal inputs: 2*6 and 3*4 are both 12.
+func TestMergesOfOneProduct(t *testing.T) {
+	s := parsed(t, `%0 = tensor i64 [2, 6] contiguity=[yes, yes]
+%1 = tensor i64 [3, 4] contiguity=[yes, yes]
+%2 = neg %0
+%3 = neg %1
+%4 = reshape %2 new_shape=[12]
+%5 = reshape %3 new_shape=[12]
+%6 = add %4, %5
+output %6
+`)
+	require.NoError(t, s.InlineMost(nil, nil))
+	m := done[*Mapping](t)(Map(s))
+	a, b := s.Loop(tv(s, 4))[0], s.Loop(tv(s, 5))[0]
+	require.Equal(t, m.Exact(a), m.Exact(b))
+	require.NotEqual(t, m.Exact(s.f.Val(tv(s, 4)).Domain.Root[0]), m.Exact(s.f.Val(tv(s, 5)).Domain.Root[0]))
+	requireEval(t, s)
+}
+
+// A reduction over a split broadcast adds once.
+func TestSplitBroadcastOfASum(t *testing.T) {
+	s := parsed(t, "%0 = tensor i64 [2, 1, 3] contiguity=[yes, none, yes]\n%1 = sum %0 dims=[2] keepdim=false dtype=i64\noutput %1\n")
+	require.NoError(t, s.Split(tv(s, 1), 1, 4, true))
+	requireEval(t, s)
+}
