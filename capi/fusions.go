@@ -169,15 +169,13 @@ func constantOf(t dtype.Type, value scalar.Value) (scalar.Value, error) {
 	if t.Size() == 0 || t == dtype.Float4E2M1FNx2 {
 		return value, core.InvalidTypef("define_scalar(): dtype is %v; a scalar has one of the whole-byte types", t)
 	}
-	converted := core.ConvertScalar(t, value)
-	isInteger := value.Type.IsInt()
 	switch {
 	case value.Type.IsComplex() && !t.IsComplex(), value.Type.IsFloat() && (t.IsInt() || t.IsBool()):
 		return value, core.InvalidTypef("define_scalar(): value is %s, which is not of type %v", core.PythonLiteral(value), t)
-	case isInteger && t.IsInt() && (converted.I != value.I || (t == dtype.UInt64) != (value.Type == dtype.UInt64) && value.I < 0):
+	case !core.HoldsInteger(t, value):
 		return value, core.InvalidArgumentf("define_scalar(): value is %s, which does not fit %v", core.PythonLiteral(value), t)
 	}
-	return converted, nil
+	return core.ConvertScalar(t, value), nil
 }
 
 //export nvf_add_output

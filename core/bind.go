@@ -77,6 +77,9 @@ func (b *Binding) checkInput(i int, v ValID) error {
 		if category(in.Scalar.Type) > category(x.DType) {
 			return invalidType("execute(): input %d (%s) is a scalar of %v, got %v %s", i, name, x.DType, in.Scalar.Type, PythonLiteral(in.Scalar))
 		}
+		if !HoldsInteger(x.DType, in.Scalar) {
+			return invalidArgument("execute(): input %d (%s) is %s, which does not fit %v", i, name, PythonLiteral(in.Scalar), x.DType)
+		}
 		in.Scalar = ConvertScalar(x.DType, in.Scalar)
 		return nil
 	case in.DType != x.DType && !(in.DType == dtype.Int && x.DType == dtype.Index): // the same in memory
@@ -126,11 +129,13 @@ func (b *Binding) checkExpr(e *Expr) error {
 
 // checkElements rejects sizes that no tensor has.
 func checkElements(sizes []int64) error {
-	n := uint64(1)
-	for d, s := range sizes {
+	for d, s := range sizes { // all of them: a dimension of size 0 excuses large ones, not negative ones
 		if s < 0 {
 			return fmt.Errorf("dimension %d has size %d; a size is not negative", d, s)
 		}
+	}
+	n := uint64(1)
+	for _, s := range sizes {
 		if s == 0 {
 			return nil
 		}

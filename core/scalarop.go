@@ -209,6 +209,16 @@ func ConvertScalar(t dtype.Type, v scalar.Value) scalar.Value {
 	return out
 }
 
+// HoldsInteger reports whether t has the value of v exactly, if both are of
+// integer types; it is true of other types.
+func HoldsInteger(t dtype.Type, v scalar.Value) bool {
+	if !t.IsInt() || !v.Type.IsInt() {
+		return true
+	}
+	changesSign := v.I < 0 && (t == dtype.UInt64) != (v.Type == dtype.UInt64)
+	return !changesSign && dtype.WrapInt(t, v.I) == v.I
+}
+
 // convertInteger sets out, of another type, to the integer or bool v.
 func convertInteger(out, v scalar.Value) scalar.Value {
 	switch t := out.Type; t.Class() {

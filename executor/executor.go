@@ -135,7 +135,8 @@ func (e *Executor) appendKey(key []byte, inputs []Input) []byte {
 		x := &inputs[i]
 		if !x.Tensor {
 			key = append(key, 's', byte(x.Scalar.Type))
-			if i < len(e.key) && e.key[i] {
+			// A value that the definition does not take is one of the errors, which no plan is made for.
+			if i < len(e.key) && (e.key[i] || !core.HoldsInteger(e.f.Val(e.f.Inputs()[i]).DType, x.Scalar)) {
 				key = binary.AppendVarint(key, x.Scalar.I)
 				key = binary.LittleEndian.AppendUint64(key, math.Float64bits(x.Scalar.Re))
 				key = binary.LittleEndian.AppendUint64(key, math.Float64bits(x.Scalar.Im))
