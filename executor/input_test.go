@@ -3,6 +3,7 @@ package executor_test
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -126,6 +127,14 @@ func TestTooManyBytes(t *testing.T) {
 	require.ErrorAs(t, err, &invalid)
 }
 
+func TestNegativeSizeOfAnEmptyTensor(t *testing.T) {
+	p := &program{t, core.NewFusion()}
+	p.output(p.call("pad", p.tensor(-1, -1), []int{-100, 0}))
+	p.f.Freeze()
+	_, err := executorOf(t, p.f).Plan([]executor.Input{floats([]int64{0, 4}, []int64{4, 1})})
+	require.ErrorContains(t, err, "pad(): result 0: dimension 1 has size -96; a size is not negative")
+}
+
 func TestInterrupt(t *testing.T) {
 	p := &program{t, core.NewFusion()}
 	p.output(p.call("exp", p.tensor(-1)))
@@ -137,6 +146,52 @@ func TestInterrupt(t *testing.T) {
 	stop.Store(true)
 	out := make([]float32, 100000)
 	require.ErrorIs(t, plan.Run(in, []unsafe.Pointer{unsafe.Pointer(&out[0])}, random, &stop), cpu.ErrInterrupted)
+}
+
+// The tasks of a long fold are few, whatever its size; left alone, this one
+// would take a day.
+func TestInterruptWithinATask(t *testing.T) {
+	p := &program{t, core.NewFusion()}
+	x := p.call("expand", p.call("broadcast", p.tensor(-1), []bool{false, true}), []int{-1, 1 << 45})
+	p.output(p.call("sum", p.call("exp", x), []int{1}))
+	p.f.Freeze()
+	in := []executor.Input{floats([]int64{3}, []int64{1})}
+	plan, err := executorOf(t, p.f).Plan(in)
+	require.NoError(t, err)
+	var stop atomic.Bool
+	time.AfterFunc(20*time.Millisecond, func() { stop.Store(true) })
+	out := make([]float32, 3)
+	require.ErrorIs(t, plan.Run(in, []unsafe.Pointer{unsafe.Pointer(&out[0])}, random, &stop), cpu.ErrInterrupted)
+}
+
+// A plan does not depend on the value of this scalar, and refuses it all the
+// same.
+func TestScalarsThatDoNotFit(t *testing.T) {
+	for _, c := range []struct {
+		of    dtype.Type
+		value scalar.Value
+		text  string
+	}{
+		{dtype.Int32, scalar.Value{Type: dtype.Int, I: 1 << 31}, "input 1 (c2) is 2147483648, which does not fit Int32"},
+		{dtype.Int, scalar.Value{Type: dtype.UInt64, I: -1}, "input 1 (c2) is 18446744073709551615, which does not fit Int"},
+		{dtype.UInt64, scalar.Value{Type: dtype.Int, I: -1}, "input 1 (c2) is -1, which does not fit UInt64"},
+	} {
+		p := &program{t, core.NewFusion()}
+		x := p.tensor(-1)
+		s, err := p.f.DefineScalar(c.of)
+		require.NoError(t, err)
+		p.output(p.call("mul", x, s))
+		p.f.Freeze()
+		e := executorOf(t, p.f)
+		for _, good := range []int64{1, 2} {
+			_, err = e.Plan([]executor.Input{floats([]int64{3}, []int64{1}), {Scalar: scalar.Value{Type: c.value.Type, I: good}}})
+			require.NoError(t, err)
+		}
+		_, err = e.Plan([]executor.Input{floats([]int64{3}, []int64{1}), {Scalar: c.value}})
+		require.ErrorContains(t, err, c.text)
+		var invalid *core.InvalidArgument
+		require.ErrorAs(t, err, &invalid)
+	}
 }
 
 func TestScalarWithoutValue(t *testing.T) {
