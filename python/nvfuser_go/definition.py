@@ -1,5 +1,7 @@
 """FusionDefinition: the way in which programs define a fusion and run it."""
 
+import os
+import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,18 @@ from nvfuser_go.pytorch_utils import torch_dtype_to_nvfuser_dtype
 
 Inputs = Iterable[Any]
 
+# Held while the method `definition` of a subclass runs, so that threads that execute it first run it once.
+_defining = threading.RLock()
+
+
+def _after_fork() -> None:
+    """Another thread of the parent may have held the lock."""
+    global _defining
+    _defining = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
 
 class FusionDefinition:
     """A fusion that is defined in a `with` block and then executed any number of times.
@@ -53,13 +67,19 @@ class FusionDefinition:
     def __enter__(self) -> "FusionDefinition":
         if hasattr(self, "fec"):
             raise FusionError("the fusion is executed already and cannot change: make a new FusionDefinition")
+        if hasattr(self, "_guard"):
+            raise FusionError("the fusion is being defined already: a definition has one `with` block")
         self._fusion = Fusion()
         self._guard = FusionGuard(self._fusion)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if not hasattr(self, "_guard"):
+            raise FusionError("the `with` block of this definition was not entered")
         self._guard.release()
         del self._guard
+        if hasattr(self, "fec"):
+            return  # it was executed in the block, which completed it
         if kind is not None:
             del self._fusion  # half a definition would compute something else
         else:
@@ -68,11 +88,13 @@ class FusionDefinition:
     @property
     def fusion(self) -> Fusion:
         """The fusion that is defined, or the one that is executed. Raises MissingDefinition if there is none."""
-        if hasattr(self, "fec"):
-            return self.fec.fusion()
-        if not hasattr(self, "_fusion"):
+        # In this order: another thread may execute for the first time, which sets fec and then deletes _fusion.
+        fusion = getattr(self, "_fusion", None)
+        if fusion is None and hasattr(self, "fec"):
+            fusion = self.fec.fusion()
+        if fusion is None:
             raise MissingDefinition(NO_FUSION)
-        return self._fusion
+        return fusion
 
     def define_tensor(self, *args: Any, **kwargs: Any) -> Any:
         """Adds an input tensor and returns it. In one of three forms:
@@ -150,17 +172,19 @@ class FusionDefinition:
 
     def validate_definition(self) -> tuple[bool, str | None]:
         """Whether there is something to execute, and if not, a message that says what is missing."""
-        if not hasattr(self, "fec") and not hasattr(self, "_fusion"):
+        try:
+            fusion = self.fusion
+        except MissingDefinition:
             return False, NO_FUSION
-        if not self.fusion.outputs():
-            return False, EMPTY_FUSION
-        return True, None
+        return (True, None) if fusion.outputs() else (False, EMPTY_FUSION)
 
     def _defined(self) -> None:
         """Runs the method `definition` of a subclass if nothing is defined, and raises if nothing is then."""
-        if not hasattr(self, "_fusion") and hasattr(self, "definition"):
-            with self:
-                self.definition()
+        if hasattr(self, "definition"):
+            with _defining:
+                if not self._has_definition():
+                    with self:
+                        self.definition()
         ok, message = self.validate_definition()
         if not ok:
             raise MissingDefinition(message)
@@ -189,8 +213,10 @@ class FusionDefinition:
             if hasattr(self, "ke"):
                 raise AssertionError("KernelExecutor already exists! Use manual_execute() to execute the fusion.")
             self._defined()
-            self.fec = FusionExecutorCache(self._fusion)
-            del self._fusion
+            fusion = self.fusion
+            fusion._complete()  # in the `with` block it may not be: what follows there would be lost
+            self.__dict__.setdefault("fec", FusionExecutorCache(fusion))  # the one of the first of several threads
+            self.__dict__.pop("_fusion", None)
         if save_repro_inputs:
             inputs = list(inputs)
             self.fake_inputs = reproducer.describe(inputs)
@@ -259,7 +285,7 @@ class FusionDefinition:
         return device_index(device)
 
     def _has_definition(self) -> bool:
-        return hasattr(self, "fec") or hasattr(self, "_fusion")
+        return hasattr(self, "_fusion") or hasattr(self, "fec")
 
     def __repr__(self) -> str:
         if not self._has_definition():

@@ -269,10 +269,14 @@ def add_tensor(fusion: Fusion, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
             shape = [n if n in (0, 1) else -1 for n in shape]
     else:
         contiguity = given.get("contiguity", False)
-        stride_order = given.get("stride_order") or ()
+        stride_order = _integers("stride_order", given.get("stride_order") or ())
         if isinstance(contiguity, bool):
             contiguity = [None if n == 1 else contiguity for n in _in_memory_order(shape, stride_order)]
-    return _define(fusion, shape, list(contiguity), dtype, is_cpu, _integers("stride_order", stride_order))
+        elif not isinstance(contiguity, list | tuple):
+            raise InvalidType(
+                f"define_tensor(): contiguity must be a bool, or a list of bools and None, got {contiguity!r}"
+            )
+    return _define(fusion, shape, list(contiguity), dtype, is_cpu, list(stride_order))
 
 
 def _in_memory_order(shape: list[int], stride_order: Sequence[int]) -> list[int]:

@@ -12,6 +12,7 @@ from nvfuser_go import (
     DataType,
     Fusion,
     FusionDefinition,
+    FusionError,
     FusionExecutorCache,
     FusionGuard,
     InvalidArgument,
@@ -388,3 +389,64 @@ def test_what_this_build_lacks_can_be_imported():
     assert nvfuser_go.LaunchParams(bdimx=3).bdimx == 3
     for name in nvfuser_go.__all__:
         assert getattr(nvfuser_go, name) is not None
+
+
+def test_a_definition_is_complete_once_it_is_executed_in_its_block():
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1], True)
+        fd.add_output(x + 1)
+        assert fd.execute([torch.zeros(2)])[0].tolist() == [1, 1]
+        with pytest.raises(InvalidArgument, match="the fusion is complete"):
+            fd.add_output(x + 2)
+    assert fd.execute([torch.zeros(2)])[0].tolist() == [1, 1]
+    with pytest.raises(KeyError), FusionDefinition() as fd:
+        fd.add_output(fd.ops.set(fd.define_tensor([-1], True)))
+        fd.execute([torch.zeros(2)])
+        raise KeyError
+
+
+def test_a_block_is_not_entered_twice_nor_left_twice():
+    fd = FusionDefinition()
+    with fd:
+        x = fd.define_tensor([-1], True)
+        with pytest.raises(FusionError, match="being defined already"), fd:
+            pass
+        fd.add_output(x + 1)
+    with pytest.raises(FusionError, match="was not entered"):
+        fd.__exit__(None, None, None)
+    assert fd.execute([torch.zeros(2)])[0].tolist() == [1, 1]
+
+
+class CountingDefinition(FusionDefinition):
+    count = 0
+
+    def definition(self):
+        self.count += 1
+        self.add_output(self.define_tensor([-1], True) + 1)
+
+
+@pytest.mark.parametrize("kind", [FusionDefinition, CountingDefinition])
+def test_threads_that_execute_a_definition_first(kind):
+    """Before it was made safe, one of the first ten rounds failed."""
+    results = []
+
+    def work(fd, start):
+        start.wait()
+        try:
+            repr(fd)
+            results.append(fd.execute([torch.zeros(1)])[0].item())
+        except Exception as failure:
+            results.append(failure)
+
+    for _ in range(50):
+        fd, start = kind(), threading.Barrier(8)
+        if kind is FusionDefinition:
+            with fd:
+                fd.add_output(fd.define_tensor([-1], True) + 1)
+        threads = [threading.Thread(target=work, args=(fd, start)) for _ in range(8)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert kind is FusionDefinition or fd.count == 1
+    assert results == [1.0] * 400

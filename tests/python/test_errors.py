@@ -93,6 +93,12 @@ DEFINITIONS = [
         "The value -2 at index 0 was neither symbolic(-1)",
         lambda o, v: v.fd.define_tensor([-2], [True]),
     ),
+    (
+        "contiguity of no list",
+        InvalidType,
+        "or a list of bools and None, got 2",
+        lambda o, v: v.fd.define_tensor([1], 2),
+    ),
     ("contiguity of a broadcast", InvalidArgument, "must be None", lambda o, v: v.fd.define_tensor([1], [True])),
     (
         "is_cpu with dimensions",
