@@ -118,7 +118,7 @@ func (s *search) allowed(r int) bool {
 		return true
 	}
 	_, ok := slices.BinarySearch(s.within, r)
-	return ok || slices.Contains(s.own, r)
+	return ok
 }
 
 func (s *search) knows(classes []core.AxisID) bool {

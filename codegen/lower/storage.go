@@ -39,7 +39,7 @@ func (a *Analysis) storageOf(v core.ValID) storage {
 	if own && st.position == 0 && slices.ContainsFunc(loop, a.m.IsPromoted) {
 		return storage{axes: a.stored(a.f.Val(v).Domain.Logical), compact: true}
 	}
-	st.promoted = memory == schedule.Local && len(loop) > 0 && !own
+	st.promoted = !own
 	for k, x := range loop {
 		q := a.m.Promotion(x)
 		coexist := memory == schedule.Shared && a.parallel(x).IsThread()

@@ -16,6 +16,7 @@ type cell struct {
 	writer              uint16 // threads
 	reader, other       uint16 // the first of readSpan and the last other one, noThread if there is none
 	owner               uint16 // 1 + the buffer through which it was declared or written
+	user                uint16 // 1 + the buffer through which it was last accessed
 	flags               uint8
 }
 
@@ -85,6 +86,7 @@ func (b *block) read(a *access, m *memory, address int64, n int, lane int32) uin
 			taint |= reported
 		}
 		b.noteRead(c, a.at.number, lane)
+		c.user = a.owner
 	}
 	return taint
 }
@@ -129,11 +131,9 @@ func (b *block) write(a *access, m *memory, address int64, n int, lane int32, da
 	for i := range cells {
 		c := &cells[i]
 		b.checkWrite(a, m, c, address, n, lane, data, flags)
-		if c.flags&atomic != 0 && flags&atomic == 0 {
-			delete(b.m.published, word{m, address})
-		}
+		b.noteAtomic(m, c, address, flags)
 		c.writeSpan, c.writer, c.writeAt = b.span[lane>>5], uint16(lane), a.at.number
-		c.readSpan, c.readers, c.earlier, c.owner = 0, 0, 0, a.owner
+		c.readSpan, c.readers, c.earlier, c.owner, c.user = 0, 0, 0, a.owner, a.owner
 		c.flags = flags
 		switch {
 		case flags&inFlight != 0:
@@ -148,9 +148,31 @@ func (b *block) write(a *access, m *memory, address int64, n int, lane int32, da
 	}
 }
 
+// A plainWrite is the last write of a cell before atomic ones.
+type plainWrite struct {
+	span   uint32
+	writer uint16
+	at     int32
+}
+
+// noteAtomic keeps of a cell what atomic and plain writes to it need to know of
+// each other.
+func (b *block) noteAtomic(m *memory, c *cell, address int64, flags uint8) {
+	was, is := c.flags&atomic != 0, flags&atomic != 0
+	switch {
+	case was && !is:
+		delete(b.m.plain, c)
+		delete(b.m.published, word{m, address})
+	case is && !was && c.writeSpan != 0:
+		b.m.plain[c] = plainWrite{c.writeSpan, c.writer, c.writeAt}
+	case is && !was:
+		delete(b.m.plain, c) // of an earlier block with the same shared memory
+	}
+}
+
 // checkWrite reports what a write to a cell conflicts with.
 func (b *block) checkWrite(a *access, m *memory, c *cell, address int64, n int, lane int32, data []byte, flags uint8) {
-	reuse := a.buffer.Space == kir.Shared && c.owner != a.owner && c.owner != 0
+	reuse := a.buffer.Space == kir.Shared && c.user != a.owner && c.user != 0
 	report := func(kind Kind, at int32, span uint32, thread uint16) {
 		if kind == Race && reuse {
 			kind = Reuse
@@ -161,8 +183,12 @@ func (b *block) checkWrite(a *access, m *memory, c *cell, address int64, n int, 
 	case c.flags&inFlight != 0:
 		report(AsyncReuse, c.writeAt, c.writeSpan, c.writer)
 		return
-	case c.writeSpan == 0 || b.ordered(c.writeSpan, c.writer, lane):
 	case c.flags&atomic != 0 && flags&atomic != 0:
+		// The atomics agree on an order; a plain write before them may not.
+		if w, ok := b.m.plain[c]; ok && !b.ordered(w.span, w.writer, lane) {
+			report(Race, w.at, w.span, w.writer)
+		}
+	case c.writeSpan == 0 || b.ordered(c.writeSpan, c.writer, lane):
 	case c.flags&copied != 0:
 		report(AsyncReuse, c.writeAt, c.writeSpan, c.writer)
 	case data != nil && !reuse && c.writeAt == a.at.number && bytes.Equal(data, m.data[address:address+int64(n)]):

@@ -96,6 +96,7 @@ type machine struct {
 	spans       []span // 0 is unused
 	earlier     []earlierRead
 	published   map[word]*clock
+	plain       map[*cell]plainWrite
 	counters    Counters
 	reporter    reporter
 	stopped     bool // by too many findings
@@ -108,7 +109,7 @@ type machine struct {
 // too small, an integer that contradicts its facts, a Zeroed buffer that is not
 // zero.
 func Run(k *kir.Kernel, arguments []Argument, options Options) (*Report, error) {
-	m := &machine{k: k, options: options, random: rand.New(rand.NewPCG(options.Seed, 0)), spans: make([]span, 1), published: map[word]*clock{},
+	m := &machine{k: k, options: options, random: rand.New(rand.NewPCG(options.Seed, 0)), spans: make([]span, 1), published: map[word]*clock{}, plain: map[*cell]plainWrite{},
 		reporter: reporter{known: map[findingKey]int{}}}
 	if err := m.bind(arguments); err != nil {
 		return nil, fmt.Errorf("kernel %s: %w", k.Name, err)

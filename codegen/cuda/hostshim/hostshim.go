@@ -1,0 +1,147 @@
+// Package hostshim runs the text that package cuda prints on a CPU: a C++
+// compiler of the host takes it behind a header that stands for CUDA.
+//
+// Its central type is [Program]. Invariants: the text is compiled as NVRTC gets
+// it, but for what is between "#ifdef __CUDA_ARCH__" and "#else"; threads run
+// one at a time, in an order that the [Launch] chooses, until they wait for each
+// other; a write beyond a buffer, a barrier that some threads do not reach, and
+// what C++ leaves undefined end the program with an error.
+//
+// It does not find races or reads of undefined memory: the simulator does. It
+// is for tests, on Linux and x86-64.
+package hostshim
+
+import (
+	"bytes"
+	"embed"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"nvfuser_go/codegen/cuda"
+)
+
+//go:embed *.h
+var headers embed.FS
+
+// A Program is compiled kernels.
+type Program struct{ path string }
+
+// A Launch is one run of a kernel.
+type Launch struct {
+	Kernel      string // name of its function
+	Grid, Block [3]int64
+	Cluster     [3]int64 // zeros count as ones
+	Shared      int64    // bytes of a block
+	Cooperative bool     // all blocks run together
+	Reverse     bool     // the last blocks and threads run first
+	Parameters  []byte   // laid out by cuda.Layout
+	Buffers     []Buffer // which Run updates
+}
+
+// A Buffer is memory of the device; it begins at a multiple of 256 bytes.
+type Buffer struct {
+	Parameter int // where its address is in Parameters
+	Bytes     []byte
+}
+
+// Build compiles a text into a program in the folder dir. It uses the command
+// that CXX names, or g++.
+func Build(dir string, s cuda.Source) (*Program, error) {
+	for _, name := range []string{"cuda_on_host.h", "run.h"} {
+		text, err := headers.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	file, program := filepath.Join(dir, "kernels.cpp"), filepath.Join(dir, "kernels")
+	if err := os.WriteFile(file, []byte(whole(s)), 0o644); err != nil {
+		return nil, err
+	}
+	compiler := os.Getenv("CXX")
+	if compiler == "" {
+		compiler = "g++"
+	}
+	command := exec.Command(compiler, "-std=c++17", "-O1", "-fno-strict-aliasing", "-ffp-contract=off",
+		"-fsanitize=undefined", "-fno-sanitize=vptr", "-fno-sanitize-recover=all",
+		"-Wall", "-Wno-unknown-pragmas", "-Wno-parentheses", file, "-o", program)
+	if out, err := command.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("the host's compiler does not take the kernels: %w\n%s", err, out)
+	} else if len(out) > 0 {
+		return nil, fmt.Errorf("the host's compiler warns of the kernels:\n%s", out)
+	}
+	return &Program{program}, nil
+}
+
+// whole returns the kernels between the headers.
+func whole(s cuda.Source) string {
+	var b strings.Builder
+	b.WriteString("#include \"cuda_on_host.h\"\n\n" + s.Text + "#include \"run.h\"\n\n")
+	for _, name := range s.Kernels {
+		call := name + "()"
+		if strings.Contains(s.Text, "struct "+name+"_Parameters {") {
+			call = fmt.Sprintf("%s(*(const %s_Parameters*)p)", name, name)
+		}
+		fmt.Fprintf(&b, "static host::Register register_%s(\"%s\", [](void* p) { (void)p; %s; });\n", name, name, call)
+	}
+	return b.String()
+}
+
+// Run runs launches one after the other and updates their buffers.
+func (p *Program) Run(launches ...*Launch) error {
+	var in, out, problems bytes.Buffer
+	for _, l := range launches {
+		l.write(&in)
+	}
+	command := exec.Command(p.path)
+	command.Stdin, command.Stdout, command.Stderr = &in, &out, &problems
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(problems.String()))
+	}
+	for _, l := range launches {
+		for i := range l.Buffers {
+			copy(l.Buffers[i].Bytes, out.Next(len(l.Buffers[i].Bytes)))
+		}
+	}
+	return nil
+}
+
+func (l *Launch) write(b *bytes.Buffer) {
+	number := func(values ...int64) {
+		for _, x := range values {
+			var word [4]byte
+			binary.LittleEndian.PutUint32(word[:], uint32(x))
+			b.Write(word[:])
+		}
+	}
+	flag := func(set bool) {
+		if set {
+			number(1)
+		} else {
+			number(0)
+		}
+	}
+	number(int64(len(l.Kernel)))
+	b.WriteString(l.Kernel)
+	number(l.Grid[:]...)
+	number(l.Block[:]...)
+	for _, n := range l.Cluster {
+		number(max(n, 1))
+	}
+	number(l.Shared)
+	flag(l.Cooperative)
+	flag(l.Reverse)
+	number(int64(len(l.Parameters)))
+	b.Write(l.Parameters)
+	number(int64(len(l.Buffers)))
+	for _, buffer := range l.Buffers {
+		number(int64(buffer.Parameter), int64(len(buffer.Bytes)), int64(len(buffer.Bytes))>>32)
+		b.Write(buffer.Bytes)
+	}
+}

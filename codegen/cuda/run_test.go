@@ -1,0 +1,176 @@
+package cuda_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/codegen/cuda"
+	"nvfuser_go/codegen/cuda/hostshim"
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// build compiles kernels for the host, which takes some seconds; see -short.
+func build(t testing.TB, kernels ...*kir.Kernel) *hostshim.Program {
+	t.Helper()
+	s, err := cuda.PrintAll(kernels, cuda.Options{Arch: 90})
+	require.NoError(t, err)
+	p, err := hostshim.Build(t.TempDir(), s)
+	require.NoError(t, err)
+	return p
+}
+
+// launchOf returns a launch of k: arguments are numbers for IndexScalars, seeds
+// and offsets, values for ValueScalars and bytes for pointers.
+func launchOf(t testing.TB, k *kir.Kernel, arguments ...any) *hostshim.Launch {
+	t.Helper()
+	layout := cuda.Layout(k)
+	require.Len(t, arguments, len(layout.Fields))
+	l := &hostshim.Launch{Kernel: k.Name, Cooperative: k.Launch.Cooperative, Cluster: k.Launch.Cluster, Parameters: make([]byte, layout.Size)}
+	symbols := map[scalar.ID]int64{}
+	for i, a := range arguments {
+		place := l.Parameters[layout.Fields[i].Offset:][:layout.Fields[i].Size]
+		switch a := a.(type) {
+		case int:
+			if k.Arguments[i].Kind == kir.IndexScalar {
+				symbols[k.Symbols[k.Arguments[i].Symbol].Expr] = int64(a)
+			}
+			var word [8]byte
+			binary.LittleEndian.PutUint64(word[:], uint64(a))
+			copy(place, word[:])
+		case scalar.Value:
+			store(place, 0, a)
+		case []byte:
+			l.Buffers = append(l.Buffers, hostshim.Buffer{Parameter: layout.Fields[i].Offset, Bytes: a})
+		default:
+			require.Failf(t, "argument", "%T", a)
+		}
+	}
+	value := func(id scalar.ID) int64 {
+		v, err := k.Scalars.Eval(id, func(s scalar.ID) (scalar.Value, error) {
+			return scalar.Value{Type: dtype.Index, I: symbols[s]}, nil
+		}, nil, nil)
+		require.NoError(t, err)
+		return v.I
+	}
+	for d := range 3 {
+		l.Grid[d], l.Block[d] = value(k.Launch.Grid[d]), value(k.Launch.Block[d])
+	}
+	l.Shared = value(k.Launch.Shared)
+	return l
+}
+
+// operandsOf returns columns of operands: corners, every pair of them, and
+// random values of the row's domain.
+func operandsOf(r *rand.Rand, x cuda.Row) [][]scalar.Value {
+	const random = 300
+	operands := x.Operands()
+	columns := make([][]scalar.Value, len(operands))
+	for k, t := range operands {
+		corners := special(t)
+		n := len(corners)
+		for i := range n * n {
+			at := i % n
+			if k > 0 {
+				at = i / n
+			}
+			if k > 1 {
+				at = (i + i/n) % n
+			}
+			columns[k] = append(columns[k], corners[at])
+		}
+		var in core.Interval
+		if k < len(x.Op().Domain) {
+			in = x.Op().Domain[k]
+		}
+		for range random {
+			columns[k] = append(columns[k], draw(r, t, in))
+		}
+	}
+	n := len(columns[0])
+	for _, c := range columns {
+		n = min(n, len(c))
+	}
+	for k := range columns { // the random ones, and as many corners as there is room for
+		c := columns[k]
+		columns[k] = append(c[:n-random:n-random], c[len(c)-random:]...)
+	}
+	return columns
+}
+
+// tolerance is the error bound of a row in units of the last place of its
+// result. Both sides are rounded. Of double precision the table says nothing:
+// Go's functions are a few units off themselves.
+func tolerance(op *core.OpInfo, result dtype.Type) float64 {
+	switch {
+	case op == core.CastOp || op.ULP == 0 && !result.IsComplex():
+		return 0
+	case result.IsComplex():
+		return 2*op.ULP + 4
+	case result == dtype.Double:
+		return op.ULP + 8
+	}
+	return op.ULP + 1
+}
+
+// TestRowsRun runs every op of the table on every type on the CPU, and compares
+// with what the op means.
+func TestRowsRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiling all rows takes ten seconds")
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	rows := cuda.Rows()
+	var kernels []*kir.Kernel
+	var launches []*hostshim.Launch
+	var inputs [][][]scalar.Value
+	for _, x := range rows {
+		k := x.Kernel()
+		columns := operandsOf(r, x)
+		n := len(columns[0])
+		arguments := []any{n}
+		for i, c := range columns {
+			memory := make([]byte, n*x.Operands()[i].Size())
+			for j, v := range c {
+				store(memory, j, v)
+			}
+			arguments = append(arguments, memory)
+		}
+		arguments = append(arguments, make([]byte, n*x.Result().Size()))
+		kernels, launches, inputs = append(kernels, k), append(launches, launchOf(t, k, arguments...)), append(inputs, columns)
+	}
+	p := build(t, kernels...)
+	require.NoError(t, p.Run(launches...))
+	problems, elements := 0, 0
+	for i, x := range rows {
+		shown := 0
+		out := launches[i].Buffers[len(launches[i].Buffers)-1].Bytes
+		args := make([]scalar.Value, len(inputs[i]))
+		for j := range inputs[i][0] {
+			elements++
+			for k := range args {
+				args[k] = inputs[i][k][j]
+			}
+			want, err := core.EvalScalar(x.Op(), x.Result(), args)
+			require.NoError(t, err)
+			want.Type = x.Result()
+			if problem := differs(want, load(x.Result(), out, j), tolerance(x.Op(), x.Result())); problem != "" && shown < 4 {
+				t.Errorf("%s%v: %s", launches[i].Kernel, args, problem)
+				shown++
+				problems++
+			}
+		}
+	}
+	t.Logf("%d rows, %d elements", len(rows), elements)
+	if os.Getenv("SHOW") != "" {
+		fmt.Println(problems, strings.Repeat("=", 20))
+	}
+}

@@ -1,0 +1,187 @@
+package lower
+
+import (
+	"fmt"
+	"slices"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// Arguments are the values that the host passes, made when they are first used.
+type arguments struct {
+	l *lowering
+	// same has, for an extent, the constant or older extent that it must equal.
+	same     map[scalar.ID]scalar.ID
+	sizes    map[scalar.ID]index // of the fusion's integer expressions
+	integers map[kir.HostValue]index
+	scalars  map[hostScalar]kir.ValueID
+}
+
+type hostScalar struct {
+	kir.HostValue
+	t dtype.Type
+}
+
+func newArguments(l *lowering) arguments {
+	a := arguments{l: l, same: map[scalar.ID]scalar.ID{}, sizes: map[scalar.ID]index{}, integers: map[kir.HostValue]index{}, scalars: map[hostScalar]kir.ValueID{}}
+	a.equate()
+	return a
+}
+
+// equate finds extents that must be equal, because the operations put their axes
+// in one class; the host checks that they are.
+func (a *arguments) equate() {
+	l, first := a.l, map[core.AxisID]scalar.ID{}
+	table := l.f.Scalars()
+	for _, v := range l.s.Tensors() {
+		d := &l.f.Val(v).Domain
+		for _, x := range slices.Concat(d.Root, d.Logical) {
+			if l.isBroadcast(x) {
+				continue
+			}
+			class, e := l.m.Exact(x), l.f.Axis(x).Extent
+			old, ok := first[class]
+			_, isConst := table.ConstInt(e)
+			switch {
+			case !ok:
+				first[class] = e
+			case old == e:
+			case table.Op(e) == scalar.Symbol:
+				a.join(e, old)
+			case table.Op(old) == scalar.Symbol && isConst:
+				a.join(old, e)
+				first[class] = e
+			}
+		}
+	}
+}
+
+// root returns what symbol e is known to equal.
+func (a *arguments) root(e scalar.ID) scalar.ID {
+	for {
+		next, ok := a.same[e]
+		if !ok {
+			return e
+		}
+		e = next
+	}
+}
+
+// join makes symbol e stand for other, which is a symbol or a constant.
+func (a *arguments) join(e, other scalar.ID) {
+	table := a.l.f.Scalars()
+	e, other = a.root(e), a.root(other)
+	if table.Op(e) != scalar.Symbol {
+		e, other = other, e
+	}
+	simple := table.Op(other) == scalar.Symbol || table.Op(other) == scalar.Const
+	if e != other && table.Op(e) == scalar.Symbol && simple {
+		if table.Op(other) == scalar.Symbol && e < other {
+			e, other = other, e
+		}
+		a.same[e] = other
+	}
+}
+
+// extent returns the extent of an axis.
+func (l *lowering) extent(a core.AxisID) index { return l.size(l.f.Axis(a).Extent) }
+
+// size returns an integer expression of the fusion as one of the kernel.
+func (l *lowering) size(e scalar.ID) index {
+	a := &l.arguments
+	if id, ok := a.sizes[e]; ok {
+		return id
+	}
+	table := l.f.Scalars()
+	var id index
+	if a.isArithmetic(e, map[scalar.ID]bool{}) {
+		id = l.t.AsIndex(l.t.Import(table, e, a.symbol))
+	} else {
+		id = a.integer(kir.HostValue{Tensor: core.NoVal, Scalar: e, Stride: -1}, fmt.Sprintf("n%d", len(a.integers)))
+	}
+	a.sizes[e] = id
+	return id
+}
+
+// isArithmetic reports whether all of e is integer arithmetic, which kernels
+// do; else the host passes its value.
+func (a *arguments) isArithmetic(e scalar.ID, seen map[scalar.ID]bool) bool {
+	table := a.l.f.Scalars()
+	if seen[e] {
+		return true
+	}
+	seen[e] = true
+	t := table.Type(e)
+	if table.Op(e) >= scalar.FirstOpaque || t != dtype.Index && t != dtype.Int && !t.IsBool() || t.IsBool() && table.Op(e) == scalar.Symbol {
+		return false
+	}
+	return !slices.ContainsFunc(table.Args(e), func(x scalar.ID) bool { return !a.isArithmetic(x, seen) })
+}
+
+// symbol returns the argument for a symbol of the fusion.
+func (a *arguments) symbol(s scalar.ID) index {
+	l, table := a.l, a.l.f.Scalars()
+	s = a.root(s)
+	if n, ok := table.ConstInt(s); ok {
+		return l.t.Int(n)
+	}
+	tag := table.Tag(s)
+	name := l.f.Name(core.ValID(tag.Val))
+	if tag.Dim >= 0 {
+		name = fmt.Sprintf("%s_n%d", name, tag.Dim)
+	}
+	return a.integer(kir.HostValue{Tensor: core.NoVal, Scalar: s, Stride: -1}, name)
+}
+
+// integer returns an integer argument.
+func (a *arguments) integer(h kir.HostValue, name string) index {
+	if id, ok := a.integers[h]; ok {
+		return id
+	}
+	l := a.l
+	facts := scalar.Unknown()
+	if h.Scalar != scalar.None {
+		facts = l.f.Scalars().Facts(h.Scalar)
+	}
+	if h.Stride >= 0 {
+		facts.Lo = 0
+	}
+	if l.options.Promise != nil {
+		p := l.options.Promise(h)
+		facts = scalar.Facts{Lo: max(facts.Lo, p.Lo), Hi: min(facts.Hi, p.Hi), Divisor: max(facts.Divisor, p.Divisor)}
+	}
+	id := l.b.Integer(name, facts)
+	k := l.b.Kernel()
+	k.Arguments[len(k.Arguments)-1].Host = h
+	a.integers[h] = id
+	return id
+}
+
+// number returns a scalar of the fusion as an element of type t: a constant, or
+// an argument that the host converts.
+func (l *lowering) number(e scalar.ID, t dtype.Type) kir.ValueID {
+	if v, ok := l.f.Scalars().ConstValue(e); ok {
+		return l.b.Const(core.ConvertScalar(t, v))
+	}
+	h := kir.HostValue{Tensor: core.NoVal, Scalar: e, Stride: -1}
+	name := fmt.Sprintf("s%d", len(l.arguments.scalars))
+	if l.f.Scalars().Op(e) == scalar.Symbol && l.f.Scalars().Tag(e).Dim < 0 {
+		name = l.f.Name(core.ValID(l.f.Scalars().Tag(e).Val))
+	}
+	return l.hostScalar(h, t, name)
+}
+
+func (l *lowering) hostScalar(h kir.HostValue, t dtype.Type, name string) kir.ValueID {
+	key := hostScalar{h, t}
+	if v, ok := l.arguments.scalars[key]; ok {
+		return v
+	}
+	v := l.b.Scalar(name, t)
+	k := l.b.Kernel()
+	k.Arguments[len(k.Arguments)-1].Host = h
+	l.arguments.scalars[key] = v
+	return v
+}

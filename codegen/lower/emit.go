@@ -1,0 +1,171 @@
+package lower
+
+import (
+	"fmt"
+	"slices"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+)
+
+// statements is a pass.
+func (l *lowering) statements() error { return l.block(l.m.Tree(), nil) }
+
+// block emits loops and statements. around is the loop that they are in.
+func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
+	for _, n := range body {
+		for _, id := range l.inside(n) {
+			if err := l.allocate(id, around); err != nil {
+				return err
+			}
+		}
+		var err error
+		if n.Axis == core.NoAxis {
+			err = l.statement(n.Expr)
+		} else {
+			class := l.m.LoopClass(n.Axis)
+			err = l.open(class, func() error { return l.block(n.Body, append(slices.Clip(around), class)) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inside returns the expressions in n, in order.
+func (l *lowering) inside(n *schedule.Nest) []core.ExprID {
+	if n.Axis == core.NoAxis {
+		return []core.ExprID{n.Expr}
+	}
+	var ids []core.ExprID
+	for _, b := range n.Body {
+		ids = append(ids, l.inside(b)...)
+	}
+	return ids
+}
+
+// open emits the loop of a class around body, which is none if its iterations
+// run in different threads, are one, or are done by one instruction.
+func (l *lowering) open(class core.AxisID, body func() error) error {
+	q, p := l.m.Promotion(class), l.parallel(class)
+	switch {
+	case l.isOne(q) || p == schedule.Vectorize:
+		l.loops[class] = l.t.Int(0)
+		return body()
+	case p.IsBlock() || p.IsThread():
+		l.loops[class] = l.dimension(p).symbol
+		return body()
+	}
+	unroll := kir.UnrollAuto
+	if _, isConst := l.t.ConstInt(l.extent(q)); isConst && unrolls(p) {
+		unroll = kir.UnrollFull
+	}
+	l.numLoops++
+	var err error
+	l.b.For(fmt.Sprintf("i%d", l.numLoops-1), l.t.Int(0), l.extent(q), l.t.Int(1), unroll, func(i index) {
+		l.loops[class] = i
+		err = body()
+	})
+	return err
+}
+
+// allocate declares the storage of the results of id if that is done inside the
+// loops around, and initialises it if id is a reduction.
+func (l *lowering) allocate(id core.ExprID, around []core.AxisID) error {
+	e := l.f.Expr(id)
+	for k, v := range e.Out {
+		st := &l.tensors[v].storage
+		if n := len(around); n == 0 && st.position != 0 ||
+			n > 0 && (st.position == 0 || around[n-1] != l.m.LoopClass(l.tensors[v].loop[st.position-1])) {
+			continue
+		}
+		if err := l.declare(v); err != nil {
+			return err
+		}
+		if e.Op.Class == core.Reduction {
+			if err := l.initialise(id, k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// declare begins the life of the buffer of v.
+func (l *lowering) declare(v core.ValID) error {
+	memory := l.s.Memory(v)
+	if memory == schedule.Global {
+		return nil
+	}
+	st := &l.tensors[v].storage
+	shape := make([]index, len(st.axes))
+	for i, a := range st.axes {
+		shape[i] = l.extent(a)
+		if _, ok := l.t.ConstInt(shape[i]); !ok && memory == schedule.Local {
+			return l.refuse("register size", v, "%s is kept in registers and has %s elements along an axis, which is not a constant: inline it further, or keep it in shared or global memory",
+				l.f.Name(v), l.b.Kernel().Expr(shape[i]))
+		}
+	}
+	space := kir.Local
+	if memory == schedule.Shared {
+		space = kir.Shared
+	}
+	id := l.b.Buffer(l.f.Name(v), space, l.storedType(v), shape...)
+	buffer := &l.b.Kernel().Buffers[id]
+	buffer.Align = 16
+	if space == kir.Shared {
+		buffer.Offset = l.t.Int(0) // until memory is placed
+	}
+	l.b.Add(kir.Declare{Buffer: id})
+	l.buffers[v] = id
+	return nil
+}
+
+// statement emits the expression id.
+func (l *lowering) statement(id core.ExprID) error {
+	e := l.f.Expr(id)
+	c := l.context(e.Out[0], false)
+	switch e.Op.Class {
+	case core.Reduction:
+		return c.reduction(id)
+	}
+	g, err := c.guard(id, false)
+	if err != nil {
+		return err
+	}
+	return l.conditional(c.holds(g.tests, g.once), func() error { return c.body(id) })
+}
+
+// body emits what a statement that is no reduction does for one element.
+func (c *context) body(id core.ExprID) error {
+	e := c.f.Expr(id)
+	dst, err := c.write(e.Out[0])
+	if err != nil {
+		return err
+	}
+	if width := c.vectorWidth(); width > 1 {
+		return c.vector(e, dst, width)
+	}
+	switch {
+	case e.Op == core.PadOp:
+		return c.pad(e, dst)
+	case e.Op == core.CatOp:
+		return c.cat(e, dst)
+	case e.Op.Class == core.Gather:
+		return c.gather(e, dst)
+	}
+	value, err := c.value(e)
+	if err != nil {
+		return err
+	}
+	c.assign(dst, value)
+	return nil
+}
+
+// assign stores a value in the type that the buffer has.
+func (c *context) assign(dst kir.Access, value kir.ValueID) {
+	value = c.b.Cast(c.b.Kernel().Buffers[dst.Buffer].DType, value)
+	c.b.Add(kir.Assign{Dst: dst, Value: value})
+}

@@ -1,0 +1,264 @@
+package lower
+
+import (
+	"fmt"
+	"slices"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
+)
+
+// Options are what a kernel may rely on beside the schedule.
+type Options struct {
+	Name string // of the kernel; "": "kernel"
+	// Index is the type of index arithmetic: Int32, Int, or Null to choose it.
+	Index dtype.Type
+	// Value gives the integers of a launch. With it the index type is that which
+	// holds every index of a launch with integers up to these; without it, that
+	// which the facts allow.
+	Value func(kir.HostValue) (int64, bool)
+	// Promise returns what the host promises about an integer argument, beside
+	// that it is not negative: bounds and divisors. Nil: nothing.
+	Promise func(kir.HostValue) scalar.Facts
+	// Alignment returns the bytes that divide the address of the first element of
+	// a tensor in global memory, a power of two. Nil: those of an element.
+	Alignment func(core.ValID) int
+}
+
+// A Pass is a step of lowering.
+type Pass struct {
+	Name string
+	Does string
+	Why  string // it stands where it does
+	run  func(*lowering) error
+}
+
+// Passes returns the steps of lowering, in order.
+func Passes() []Pass {
+	return []Pass{
+		{"launch", "gives the kernel a pointer for each tensor in global memory and its numbers of threads and blocks",
+			"statements name buffers and thread indices", (*lowering).launch},
+		{"statements", "opens the loops, declares storage where it is needed and emits each statement with its indices and guards",
+			"all later passes work on the kernel alone", (*lowering).statements},
+		{"registers", "unrolls the loops that index arrays of registers",
+			"it must see all accesses of a buffer", (*lowering).registers},
+		{"synchronise", "places shared memory and barriers",
+			"it needs exact indices, and orders whatever the passes before it emit", (*lowering).synchronise},
+		{"index type", "chooses the type of index arithmetic",
+			"it must see every expression of the kernel", (*lowering).chooseIndex},
+	}
+}
+
+// Lower returns the kernel that computes a schedule. Its Launch and sizes are
+// expressions of its arguments, which Argument.Host tells the host to compute.
+//
+// Errors: what [schedule.Map] refuses, and [core.Unsupported].
+func Lower(s *schedule.Scheduled, o Options) (*kir.Kernel, error) {
+	return lowerWith(s, o, nil)
+}
+
+// lowerWith is Lower; after is called with the kernel after each pass.
+func lowerWith(s *schedule.Scheduled, o Options, after func(Pass, *kir.Kernel) error) (*kir.Kernel, error) {
+	m, err := schedule.Map(s)
+	if err != nil {
+		return nil, err
+	}
+	l := newLowering(analyse(m), o)
+	for _, p := range Passes() {
+		if err := p.run(l); err != nil {
+			return nil, err
+		}
+		if after == nil {
+			continue
+		}
+		if err := after(p, l.b.Kernel()); err != nil {
+			return nil, fmt.Errorf("after pass %s: %w", p.Name, err)
+		}
+	}
+	return l.b.Kernel(), nil
+}
+
+// A lowering is a kernel being built.
+type lowering struct {
+	*Analysis
+	options    Options
+	b          *kir.Builder
+	t          *scalar.Table // of the kernel
+	arguments  arguments
+	dimensions []dimension
+	buffers    map[core.ValID]kir.BufferID
+	loops      map[core.AxisID]index // loop class -> value, of the loops that are open
+	numLoops   int
+	// valid has, for a tensor that only some blocks have, the condition for it.
+	valid map[core.ValID]scalar.ID
+}
+
+func newLowering(a *Analysis, o Options) *lowering {
+	if o.Name == "" {
+		o.Name = "kernel"
+	}
+	b := kir.NewBuilder(o.Name, dtype.Int)
+	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, valid: map[core.ValID]scalar.ID{}}
+	l.arguments = newArguments(l)
+	return l
+}
+
+// A dimension is one of the grid or of a block.
+type dimension struct {
+	parallel schedule.Parallel
+	used     bool
+	exact    bool // all loops along it have its length
+	extent   index
+	symbol   index // the thread's or block's index
+}
+
+// dimension returns the one of a block or thread type.
+func (l *lowering) dimension(p schedule.Parallel) *dimension {
+	return &l.dimensions[p-schedule.BIDx]
+}
+
+// launch is a pass.
+func (l *lowering) launch() error {
+	if err := l.globals(); err != nil {
+		return err
+	}
+	l.dimensions = make([]dimension, schedule.TIDz-schedule.BIDx+1)
+	for i := range l.dimensions {
+		l.dimensions[i] = dimension{parallel: schedule.BIDx + schedule.Parallel(i), exact: true}
+	}
+	for _, v := range l.s.Tensors() {
+		for k, a := range l.tensors[v].loop {
+			switch p := l.parallel(a); {
+			case p.IsBlock() || p.IsThread():
+				l.widen(l.dimension(p), l.extent(l.m.Promotion(a)))
+			case p == schedule.Serial || unrolls(p) || p == schedule.Vectorize:
+			default:
+				return l.refuse("parallel type", v, "axis %d of %s is %v, which this build does not lower", k, l.f.Name(v), p)
+			}
+		}
+	}
+	for i := range l.dimensions {
+		l.bind(&l.dimensions[i])
+	}
+	return nil
+}
+
+func (l *lowering) widen(d *dimension, extent index) {
+	switch {
+	case !d.used:
+		d.used, d.extent = true, extent
+	case d.extent != extent:
+		d.exact, d.extent = false, l.t.Max(d.extent, extent)
+	}
+}
+
+// bind makes the symbol of a dimension, if it is used.
+func (l *lowering) bind(d *dimension) {
+	if !d.used {
+		return
+	}
+	k, kind, names := l.b.Kernel(), kir.BlockIdx, "bxbybz"
+	i := int(d.parallel - schedule.BIDx)
+	sizes := &k.Launch.Grid
+	if d.parallel.IsThread() {
+		i, kind, names, sizes = int(d.parallel-schedule.TIDx), kir.ThreadIdx, "txtytz", &k.Launch.Block
+	}
+	sizes[i] = d.extent
+	d.symbol = l.b.Symbol(names[2*i:2*i+2], kind, i, dtype.Index, below(l.t.Facts(d.extent)))
+}
+
+// below returns the facts of an index that is less than something with facts f.
+func below(f scalar.Facts) scalar.Facts {
+	if f.Hi < 1<<62 {
+		f.Hi--
+	}
+	return scalar.Range(0, max(f.Hi, 0))
+}
+
+// globals makes the buffers of tensors in global memory.
+func (l *lowering) globals() error {
+	var order []core.ValID
+	for _, v := range l.f.Inputs() {
+		if l.tensors[v] != nil {
+			order = append(order, v)
+		}
+	}
+	for _, o := range l.f.Outputs() {
+		order = append(order, o.Val)
+	}
+	for _, v := range l.s.Tensors() {
+		if l.s.Memory(v) == schedule.Global {
+			order = append(order, v)
+		}
+	}
+	for _, v := range order {
+		if _, ok := l.buffers[v]; ok || l.f.Val(v).Domain.CPU {
+			continue
+		}
+		if err := l.global(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// global makes the buffer of v. An output in the memory of an input has the
+// layout of that.
+func (l *lowering) global(v core.ValID) error {
+	x, name := l.f.Val(v), l.f.Name(v)
+	if !x.DType.Computes() {
+		return l.refuse("element type", v, "%s has elements of %v, which this build does not load or store", name, x.DType)
+	}
+	if slices.ContainsFunc(l.f.Outputs(), func(o core.Output) bool { return o.Val == v && o.Alias != core.NoVal }) {
+		return l.refuse("alias", v, "%s is written to the memory of an input, which this build does not lower", name)
+	}
+	alloc, _ := l.s.Allocation(v)
+	logical := x.Domain.Logical
+	for _, a := range alloc {
+		if !slices.Contains(logical, a) {
+			return l.refuse("allocation", v, "%s is laid out along axes that are made from its dimensions, which is done for shared memory only", name)
+		}
+	}
+	shape, stride := l.layout(v, alloc)
+	id := l.b.Global(name, x.DType, shape...)
+	k := l.b.Kernel()
+	k.Arguments[len(k.Arguments)-1].Host = kir.HostValue{Tensor: v, Scalar: scalar.None, Stride: -1}
+	b := &k.Buffers[id]
+	b.Stride, b.ReadOnly = stride, x.Input
+	b.Size = l.t.Int(1)
+	for i, n := range shape {
+		b.Size = l.t.Add(b.Size, l.t.Mul(l.t.Sub(n, l.t.Int(1)), stride[i]))
+	}
+	if l.options.Alignment != nil {
+		b.Align = max(b.Align, l.options.Alignment(v))
+	}
+	l.buffers[v] = id
+	return nil
+}
+
+// layout returns the extents and strides of the axes along which v has elements
+// of its own. A stride that is promised to be dense is the product of what is
+// inside of it.
+func (l *lowering) layout(v core.ValID, alloc []core.AxisID) (shape, stride []index) {
+	contig := l.s.Contiguity(v)
+	next := l.t.Int(1)
+	for k := len(alloc) - 1; k >= 0; k-- {
+		a := alloc[k]
+		if l.isBroadcast(a) || l.isReduced(a) {
+			continue
+		}
+		s := next
+		if l.f.Val(v).Input && contig[k] != core.Yes {
+			s = l.arguments.integer(kir.HostValue{Tensor: v, Scalar: scalar.None, Stride: k}, fmt.Sprintf("%s_s%d", l.f.Name(v), k))
+		}
+		n := l.extent(a)
+		shape, stride = append(shape, n), append(stride, s)
+		next = l.t.Mul(s, n)
+	}
+	slices.Reverse(shape)
+	slices.Reverse(stride)
+	return shape, stride
+}

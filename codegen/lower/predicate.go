@@ -1,0 +1,302 @@
+package lower
+
+import (
+	"maps"
+	"slices"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
+)
+
+// A guard is the conditions of a statement, all of which must hold. Index tests
+// say that the indices are those of an element; those of once that it is this
+// iteration or thread which computes it.
+type guard struct {
+	tests []scalar.ID
+	once  []scalar.ID
+}
+
+func (c *context) holds(conditions ...[]scalar.ID) scalar.ID {
+	all := c.t.Bool(true)
+	for _, list := range conditions {
+		for _, x := range list {
+			all = c.t.And(all, x)
+		}
+	}
+	return all
+}
+
+// guard returns the conditions of the statement id, or of the initialisation of
+// its result v.
+func (c *context) guard(id core.ExprID, init bool) (guard, error) {
+	var g guard
+	t := c.tensor
+	reduces := t.reduces && !init
+	if !init || t.storage.compact {
+		tests, err := c.rangeTests(init)
+		if err != nil {
+			return g, err
+		}
+		g.tests = append(c.threadTests(), tests...)
+	}
+	if reduces {
+		once, err := c.onceAtPromoted()
+		if err != nil {
+			return g, err
+		}
+		g.once = append(once, c.onceAround(id)...)
+	}
+	if !init || t.storage.compact || c.s.Memory(t.v) == schedule.Shared {
+		g.once = append(g.once, c.onceAmongThreads()...)
+	}
+	return g, nil
+}
+
+// threadTests returns the tests that a thread or block has an iteration of each
+// loop: of a dimension that is longer than the loop, only some have.
+func (c *context) threadTests() []scalar.ID {
+	var tests []scalar.ID
+	for _, a := range c.tensor.loop {
+		if q := c.m.Promotion(a); c.isSpread(a) && !c.isBroadcast(q) {
+			if !c.dimension(c.parallel(a)).exact {
+				tests = append(tests, c.t.Lt(c.loops[c.m.LoopClass(a)], c.extent(q)))
+			}
+		}
+	}
+	return tests
+}
+
+// rangeTests returns the tests that the indices of the tensor's axes are in
+// range: of its logical axes; of root axes if it reduces, because there the
+// operand is read and the splits below them need not divide.
+func (c *context) rangeTests(init bool) ([]scalar.ID, error) {
+	t := c.tensor
+	d := &c.f.Val(t.v).Domain
+	domain := d.Logical
+	if t.reduces && !init {
+		domain = d.Root
+	}
+	if t.handSet && !slices.Equal(d.Root, d.Logical) {
+		domain = slices.Concat(d.Root, d.Logical)
+	}
+	domain = slices.DeleteFunc(slices.Clone(domain), func(a core.AxisID) bool { return c.isBroadcast(a) || init && c.isReduced(a) })
+	targets := make([]core.AxisID, len(domain))
+	for i, a := range domain {
+		targets[i] = c.m.AlmostExact(a)
+	}
+	start := maps.Clone(c.start)
+	// Broadcasts of other tensors must not be taken as 0 here if that can be
+	// avoided: they would hide points without an element.
+	steps, ok := c.path(start, targets, t.resizes, true)
+	if !ok {
+		return nil, c.refuse("predicate", t.v, "the loops of %s do not lead to its axes, so that points without an element cannot be told", c.f.Name(t.v))
+	}
+	w := &unsafeWalk{context: c, unsafe: map[core.AxisID]bool{}, below: map[core.AxisID]index{}, notNegative: map[core.AxisID]bool{}}
+	for _, x := range steps {
+		w.step(x)
+	}
+	for _, a := range domain {
+		if w.unsafe[c.m.AlmostExact(a)] {
+			w.check(a)
+		}
+	}
+	value := c.walk(start, steps)
+	var tests []scalar.ID
+	for _, class := range slices.Sorted(maps.Keys(w.below)) {
+		tests = append(tests, c.t.Lt(value[class], w.below[class]))
+	}
+	for _, class := range slices.Sorted(maps.Keys(w.notNegative)) {
+		tests = append(tests, c.t.Le(c.t.Int(0), value[class]))
+	}
+	return tests, nil
+}
+
+// An unsafeWalk follows the classes whose index may reach its extent. Only
+// splits that need not divide, and resizes, make one so; the inner result of a
+// split must be tested where it is, as its excess would go over into the outer.
+type unsafeWalk struct {
+	*context
+	unsafe      map[core.AxisID]bool
+	below       map[core.AxisID]index
+	notNegative map[core.AxisID]bool
+}
+
+func (w *unsafeWalk) check(a core.AxisID) { w.below[w.m.AlmostExact(a)] = w.extent(a) }
+
+func (w *unsafeWalk) divides(t *core.Transform) bool {
+	return w.isBroadcast(t.In[0]) || w.t.Divides(w.size(t.Factor), w.extent(t.In[0]))
+}
+
+func (w *unsafeWalk) step(x step) {
+	r := &w.graph.relation[x.relation]
+	t := w.f.Transform(r.t)
+	switch {
+	case r.kind == core.Split && !x.forward:
+		if w.unsafe[r.out[1]] {
+			w.check(t.Out[1])
+		}
+		if w.unsafe[r.out[0]] || !w.divides(t) {
+			w.unsafe[r.in[0]] = true
+		}
+	case r.kind == core.Merge && !x.forward: // the inner index is a remainder
+		w.unsafe[r.in[0]] = w.unsafe[r.in[0]] || w.unsafe[r.out[0]]
+	case r.kind == core.Split:
+		w.unsafe[r.out[0]] = w.unsafe[r.out[0]] || w.unsafe[r.in[0]]
+	case r.kind == core.Merge:
+		if w.unsafe[r.in[1]] {
+			w.check(t.In[1])
+		}
+		w.unsafe[r.out[0]] = w.unsafe[r.out[0]] || w.unsafe[r.in[0]]
+	default:
+		w.resize(t, x.forward, r.in[0], r.out[0])
+	}
+}
+
+// resize: what is moved up must not be negative, and what is cut above not
+// beyond the extent.
+func (w *unsafeWalk) resize(t *core.Transform, forward bool, in, out core.AxisID) {
+	from, to := out, in
+	left, right := w.size(t.Left), w.size(t.Right)
+	if forward {
+		from, to = in, out
+		left, right = w.t.Neg(left), w.t.Neg(right)
+	}
+	w.unsafe[to] = w.unsafe[to] || w.unsafe[from] || w.t.Facts(right).Hi > 0
+	if w.t.Facts(left).Hi > 0 {
+		w.notNegative[to] = true
+	}
+}
+
+// onceAtPromoted keeps a reduction from adding again in the iterations of
+// promoted loops that are none of its elements'. Storage in the shape of the
+// promoted loops has an element for each.
+func (c *context) onceAtPromoted() ([]scalar.ID, error) {
+	t := c.tensor
+	memory := c.s.Memory(t.v)
+	tests := c.foreign(func(x alienLoop) bool {
+		return x.position >= t.storage.position && !c.isPrivate(memory, x.axis) && (c.isReduced(x.axis) || c.isBroadcast(x.axis) || !t.storage.promoted)
+	})
+	if len(tests) > 0 && !t.storage.promoted && (c.s.Position(t.v) > 0 || c.sharesLoop()) {
+		return nil, c.refuse("repeated reduction", t.v, "%s is reduced in a loop that %s shares and that repeats it, so that it would be read before it is complete: compute it outside of that loop, or cache it before", c.f.Name(t.v), "one of its readers")
+	}
+	return tests, nil
+}
+
+// sharesLoop reports whether a reader of the tensor is in one of its loops.
+func (c *context) sharesLoop() bool {
+	for _, id := range c.readers[c.tensor.v] {
+		nest := c.m.Nest(id)
+		for _, a := range c.tensor.loop {
+			if slices.Contains(nest, c.m.LoopClass(a)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// foreign returns the tests that the indices are 0, walking back from the
+// promoted loops that are selected, of the classes that are no axes of the
+// tensor or that it iterates itself.
+func (c *context) foreign(selected func(alienLoop) bool) []scalar.ID {
+	v, leaf := map[core.AxisID]index{}, map[core.AxisID]bool{}
+	var work []core.AxisID
+	for _, x := range c.aliens {
+		if selected(x) {
+			v[x.class], leaf[x.class] = x.value, true
+			work = append(work, x.class)
+		}
+	}
+	if len(work) == 0 {
+		return nil
+	}
+	mine := c.tensor.mine
+	known := func(a core.AxisID) bool { _, ok := v[a]; return ok }
+	for len(work) > 0 {
+		class := work[0]
+		work = work[1:]
+		for _, k := range c.graph.touching[class] {
+			r := &c.graph.relation[k]
+			if slices.ContainsFunc(r.out, func(a core.AxisID) bool { return !known(a) || mine[a] }) || slices.ContainsFunc(r.in, known) {
+				continue
+			}
+			from := make([]index, len(r.out))
+			for i, a := range r.out {
+				from[i] = v[a]
+				delete(leaf, a)
+			}
+			for i, e := range c.across(r, false, from) {
+				v[r.in[i]], leaf[r.in[i]] = e, true
+				work = append(work, r.in[i])
+			}
+		}
+	}
+	own := c.ownReach()
+	var tests []scalar.ID
+	for _, class := range slices.Sorted(maps.Keys(leaf)) {
+		if !mine[class] || own[class] {
+			tests = append(tests, c.t.Eq(v[class], c.t.Int(0)))
+		}
+	}
+	return tests
+}
+
+// onceAround keeps a reduction from adding again in loops around it that it has
+// no axis for and that its storage is outside of.
+func (c *context) onceAround(id core.ExprID) []scalar.ID {
+	t, nest := c.tensor, c.m.Nest(id)
+	first := 0
+	if n := t.storage.position; n > 0 {
+		first = slices.Index(nest, c.m.LoopClass(t.loop[n-1])) + 1
+	}
+	var tests []scalar.ID
+	for _, class := range nest[first:] {
+		own := slices.ContainsFunc(t.loop, func(a core.AxisID) bool { return c.m.LoopClass(a) == class })
+		if !own && !c.isSpread(class) {
+			tests = append(tests, c.t.Eq(c.loops[class], c.t.Int(0)))
+		}
+	}
+	return tests
+}
+
+// onceAmongThreads returns the tests that this is the thread, or block, which
+// writes an element of shared or global memory that several compute: the first
+// of each dimension that the tensor has no axis for, and of those that promoted
+// loops add to its axes.
+func (c *context) onceAmongThreads() []scalar.ID {
+	t := c.tensor
+	memory := c.s.Memory(t.v)
+	if memory == schedule.Local {
+		return nil
+	}
+	bound := map[schedule.Parallel]bool{}
+	for _, a := range t.loop {
+		bound[c.parallel(a)] = true
+	}
+	var tests []scalar.ID
+	for _, d := range c.dimensions {
+		if d.used && !bound[d.parallel] && (memory == schedule.Global || d.parallel.IsThread()) {
+			tests = append(tests, c.t.Eq(d.symbol, c.t.Int(0)))
+		}
+	}
+	return append(tests, c.foreign(func(x alienLoop) bool {
+		return c.isSpread(x.axis) && !c.isPrivate(memory, x.axis)
+	})...)
+}
+
+// conditional emits body where cond holds.
+func (l *lowering) conditional(cond scalar.ID, body func() error) error {
+	if n, ok := l.t.ConstInt(cond); ok {
+		if n == 0 {
+			return nil
+		}
+		return body()
+	}
+	var err error
+	l.b.If(cond, func() { err = body() }, nil)
+	return err
+}
+
+var _ = kir.Access{}

@@ -1,0 +1,289 @@
+package sim_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/codegen/sim"
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// TestFindings has the smallest kernels for what TestMutations does not break.
+// Each kernel has a block of 64 threads, t, and an output y of 64 elements.
+func TestFindings(t *testing.T) {
+	one := func(b *kir.Builder) kir.ValueID { return b.Float(dtype.Float, 1) }
+	pair := func(b *kir.Builder) (kir.BufferID, kir.BufferID) {
+		return b.Shared("a", dtype.Float, 0, b.T.Int(64)), b.Shared("b", dtype.Float, 0, b.T.Int(64))
+	}
+	mirror := func(b *kir.Builder, t scalar.ID) scalar.ID { return b.T.Sub(b.T.Int(63), t) }
+	for _, test := range []struct {
+		name string
+		body func(b *kir.Builder, t scalar.ID, y kir.BufferID)
+		want []sim.Kind
+		text string // part of the first finding
+	}{
+		{"same value by all threads", func(b *kir.Builder, _ scalar.ID, y kir.BufferID) {
+			b.Store(one(b), y, b.T.Int(3))
+		}, []sim.Kind{sim.Duplicate}, "duplicate write: y[3] by block 0 thread 1 at s0 `y[3] = 1` and by block 0 thread 0 at s0 `y[3] = 1` (63 times)"},
+		{"same value by all threads, as intended", func(b *kir.Builder, _ scalar.ID, y kir.BufferID) {
+			b.Add(kir.Assign{Dst: b.At(y, b.T.Int(3)), Value: one(b), Redundant: true})
+		}, nil, ""},
+		{"several values, said to be redundant", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			b.Add(kir.Assign{Dst: b.At(y, b.T.Int(3)), Value: b.Index(dtype.Float, b.T.FloorDiv(t, b.T.Int(63))), Redundant: true})
+		}, []sim.Kind{sim.Race}, "y[3] by block 0 thread 63"},
+		{"shared memory reused without a barrier", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			first, second := pair(b)
+			b.Kernel().Body[1] = kir.Fence{Scope: kir.BlockScope} // declared below
+			b.Store(one(b), first, t)
+			b.Add(block())
+			b.Store(b.Load(first, mirror(b, t)), y, t)
+			b.Add(kir.Declare{Buffer: second})
+			b.Store(one(b), second, t)
+		}, []sim.Kind{sim.Reuse}, "reuse: b[0] by block 0 thread 0 at s6"},
+		{"shared memory reused after a barrier", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			first, second := pair(b)
+			b.Kernel().Body[1] = kir.Fence{Scope: kir.BlockScope}
+			b.Store(one(b), first, t)
+			b.Add(block())
+			b.Store(b.Load(first, mirror(b, t)), y, t)
+			b.Add(block())
+			b.Add(kir.Declare{Buffer: second})
+			b.Store(one(b), second, t)
+		}, nil, ""},
+		{"shared memory read after its bytes belong to another", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			first, second := pair(b)
+			b.Store(one(b), first, t)
+			b.Add(block())
+			b.Store(one(b), second, t)
+			b.Add(block())
+			b.Store(b.Load(first, t), y, t)
+		}, []sim.Kind{sim.StaleOwner}, "stale owner: a[0] by block 0 thread 0 at s6"},
+		{"an index beyond 32 bits", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			k := b.Let("k", b.Index(dtype.Int, b.T.Mul(t, b.T.Int(1<<20))), scalar.Range(0, 1<<26))
+			b.Store(one(b), y, b.T.Min(b.T.Mul(k, k), b.T.Int(63)))
+		}, []sim.Kind{sim.Overflow}, "by block 0 thread 1 at"},
+		{"a loop index beyond 32 bits", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			b.For("i", b.T.Int(1<<30), b.T.Int(1<<31-1), b.T.Int(1<<30), kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
+		}, []sim.Kind{sim.Overflow}, "the loop index"},
+		{"an index divided by zero", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			b.Store(one(b), y, b.T.Mod(b.T.Int(64), b.T.Add(t, b.T.Int(-5))))
+		}, []sim.Kind{sim.OutOfBounds, sim.Duplicate, sim.DivisionByZero}, ""},
+		{"a division by zero that is not chosen", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			d := b.T.Sub(t, b.T.Int(5))
+			b.If(b.T.And(b.T.Lt(b.T.Int(0), d), b.T.Lt(b.T.Mod(b.T.Int(64), d), b.T.Int(9))), func() { b.Store(one(b), y, t) }, nil)
+		}, nil, ""},
+		{"a warp barrier between lanes", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
+			swapped := b.T.Add(b.T.Sub(t, b.T.Mul(b.T.Mod(t, b.T.Int(2)), b.T.Int(2))), b.T.Int(1))
+			b.Store(one(b), a, t)
+			b.Add(kir.Barrier{Scope: kir.WarpScope})
+			b.Store(b.Load(a, swapped), y, t)
+			b.Add(kir.Barrier{Scope: kir.WarpScope})
+			b.Store(one(b), a, t)
+		}, nil, ""},
+		{"no warp barrier between lanes", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
+			swapped := b.T.Add(b.T.Sub(t, b.T.Mul(b.T.Mod(t, b.T.Int(2)), b.T.Int(2))), b.T.Int(1))
+			b.Store(one(b), a, t)
+			b.Store(b.Load(a, swapped), y, t)
+		}, []sim.Kind{sim.Race}, "race: a[1] by block 0 thread 0"},
+		{"a shuffle orders nothing", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a, r := b.Shared("a", dtype.Float, 0, b.T.Int(64)), b.Local("r", dtype.Float)
+			b.Store(one(b), a, t)
+			b.Store(b.Shuffle(kir.ShuffleXor, one(b), 1, 32), r)
+			b.Store(b.Op(core.AddOp, b.Load(r), b.Load(a, mirror(b, t))), y, t)
+		}, []sim.Kind{sim.Race}, ""},
+		{"a fence orders no lanes", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
+			b.Store(b.Load(a, b.T.Int(0)), y, t)
+			b.Add(kir.Fence{Scope: kir.GridScope})
+			b.If(b.T.Eq(t, b.T.Int(5)), func() { b.Store(one(b), a, b.T.Int(0)) }, nil)
+		}, []sim.Kind{sim.Race, sim.Uninitialised}, ""},
+		{"lanes of a warp that are not there", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			b.Kernel().Launch.Block[0] = b.T.Int(48)
+			b.Store(b.Shuffle(kir.ShuffleXor, one(b), 16, 32), y, t)
+		}, []sim.Kind{sim.InactiveLane}, "lane 16"},
+		{"shuffles within groups", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			v := b.Index(dtype.Float, t)
+			down := b.Shuffle(kir.ShuffleDown, v, 3, 8)
+			at := b.Value(kir.Value{Kind: kir.Shuffle, DType: dtype.Float, Args: []kir.ValueID{v}, Mode: kir.ShuffleAt, Index: b.T.Int(5), Width: 16})
+			b.Store(b.Op(core.AddOp, down, at), y, t)
+		}, nil, ""},
+		{"an atomic among plain accesses", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a := b.Shared("a", dtype.Float, 0, b.T.Int(1))
+			b.If(b.T.Eq(t, b.T.Int(0)), func() { b.Store(one(b), a, b.T.Int(0)) }, nil)
+			b.Add(kir.AtomicAdd{Dst: b.At(a, b.T.Int(0)), Value: one(b), Old: kir.NoSymbol})
+		}, []sim.Kind{sim.Race}, ""},
+		{"atomics on what nothing wrote", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a := b.Shared("a", dtype.Float, 0, b.T.Int(1))
+			b.Add(kir.AtomicAdd{Dst: b.At(a, b.T.Int(0)), Value: one(b), Old: kir.NoSymbol})
+		}, []sim.Kind{sim.Uninitialised}, "the element added to"},
+		{"a loop that is longer for some threads", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			b.For("i", t, b.T.Add(b.T.Mul(t, b.T.Int(2)), b.T.Int(1)), b.T.Int(64), kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, i) })
+		}, nil, ""},
+		{"a barrier in a loop that is longer for some threads", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			b.For("i", b.T.Int(0), b.T.FloorDiv(b.T.Add(t, b.T.Int(4)), b.T.Int(4)), b.T.Int(1), kir.UnrollNone, func(scalar.ID) { b.Add(block()) })
+		}, []sim.Kind{sim.DivergentBarrier}, "60 of 64 threads reach it"},
+		{"a condition on undefined memory", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			k := b.Let("k", b.Load(b.Local("r", dtype.Bool)), scalar.Facts{})
+			b.If(k, func() { b.Store(one(b), y, t) }, nil)
+		}, []sim.Kind{sim.Uninitialised}, "the condition depends on memory"},
+		{"undefined memory that is not chosen", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			r := b.Local("r", dtype.Float)
+			b.If(b.T.Lt(t, b.T.Int(9)), func() { b.Store(one(b), r) }, nil)
+			b.Store(b.Op(core.WhereOp, b.Index(dtype.Bool, b.T.Lt(t, b.T.Int(9))), b.Load(r), one(b)), y, t)
+		}, nil, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := kir.NewBuilder("finding", dtype.Int32)
+			y := b.Global("y", dtype.Float, b.T.Int(64))
+			test.body(b, b.Thread(0, 64), y)
+			report, err := sim.Run(b.Kernel(), []sim.Argument{pointer(room(256))}, sim.Options{})
+			require.NoError(t, err)
+			require.ElementsMatch(t, test.want, kinds(report), "%v", report.Err())
+			if test.text != "" {
+				require.ErrorContains(t, report.Err(), test.text)
+			}
+		})
+	}
+}
+
+// TestWriteUnderSource: the source of an asynchronous copy may not change
+// before its wait, not even by the thread that copies.
+func TestWriteUnderSource(t *testing.T) {
+	b := kir.NewBuilder("source", dtype.Int32)
+	x := b.Global("x", dtype.Float, b.T.Int(32))
+	t0 := b.Thread(0, 32)
+	s := b.Shared("s", dtype.Float, 0, b.T.Int(32))
+	b.Add(kir.AsyncCopy{Dst: b.At(s, t0), Src: b.At(x, t0), Guard: scalar.None})
+	b.Add(kir.AsyncCommit{})
+	b.Store(b.Float(dtype.Float, 1), x, t0)
+	b.Add(kir.AsyncWait{})
+	require.NoError(t, b.Kernel().Verify())
+	report, err := sim.Run(b.Kernel(), []sim.Argument{pointer(counted(32, sample))}, sim.Options{})
+	require.NoError(t, err)
+	require.Equal(t, []sim.Kind{sim.AsyncReuse}, kinds(report))
+}
+
+// TestReleaseByOthers: a fence by each thread before the barrier is no release
+// by the thread that does the atomic.
+func TestReleaseByOthers(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		b := kir.NewBuilder("release", dtype.Int32)
+		const threads, blocks = 32, 2
+		work, y := b.Global("work", dtype.Float, b.T.Int(blocks), b.T.Int(threads)), b.Global("y", dtype.Float, b.T.Int(threads))
+		counter := b.Global("counter", dtype.Int32, b.T.Int(1))
+		t0, block, zero := b.Thread(0, threads), b.BlockIndex(0, b.T.Int(blocks)), b.T.Int(0)
+		flag := b.Shared("flag", dtype.Int32, 0, b.T.Int(1))
+		fence := func(set bool) {
+			if set {
+				b.Add(kir.Fence{Scope: kir.GridScope})
+			}
+		}
+		b.Store(b.Float(dtype.Float, 1), work, block, t0)
+		fence(!own)
+		b.Add(kir.Barrier{Scope: kir.BlockScope})
+		b.If(b.T.Eq(t0, zero), func() {
+			fence(own)
+			b.Store(b.Index(dtype.Int32, b.AtomicAdd("old", b.Number(dtype.Int32, 1), b.At(counter, zero))), flag, zero)
+			fence(true)
+		}, nil)
+		b.Add(kir.Barrier{Scope: kir.BlockScope})
+		old := b.Let("last", b.Load(flag, zero), scalar.Range(0, 1))
+		b.If(b.T.Eq(old, b.T.Int(1)), func() {
+			b.Store(b.Op(core.AddOp, b.Load(work, zero, t0), b.Load(work, b.T.Int(1), t0)), y, t0)
+		}, nil)
+		require.NoError(t, b.Kernel().Verify())
+		report, err := sim.Run(b.Kernel(), []sim.Argument{pointer(room(256)), pointer(room(128)), pointer(zeros(4))}, sim.Options{})
+		require.NoError(t, err)
+		if own {
+			require.NoError(t, report.Err())
+		} else {
+			require.Equal(t, []sim.Kind{sim.Race}, kinds(report))
+		}
+	}
+}
+
+// TestCounters: a transpose through a tile without padding has 32-fold bank
+// conflicts, and rows of 70 floats straddle sectors.
+func TestCounters(t *testing.T) {
+	run := func(l launch) sim.Counters {
+		report, err := sim.Run(l.k, l.arguments, sim.Options{})
+		require.NoError(t, err)
+		return report.Counters
+	}
+	padded, plain := run(transpose(33)), run(transpose(32))
+	require.EqualValues(t, 1, padded.BankConflicts)
+	require.EqualValues(t, 32, plain.BankConflicts)
+	require.Equal(t, padded.SharedRequests, plain.SharedRequests)
+	require.Greater(t, plain.SharedWavefronts, 5*padded.SharedWavefronts)
+	require.Equal(t, int64(4*40*70), padded.GlobalRead)
+	require.Equal(t, int64(4*40*70), padded.GlobalWritten)
+
+	vectors := run(vectorised())
+	require.Equal(t, sim.Counters{Statements: 128 * (1 + 1 + 1 + 4 + 1), WarpStatements: 4 * 8, GlobalRequests: 8, GlobalSectors: 8 * 16,
+		GlobalRead: 2048, GlobalWritten: 2048}, vectors)
+}
+
+// TestReports: findings do not depend on anything but the arguments, stop at
+// 20, and say where.
+func TestReports(t *testing.T) {
+	text := func(options sim.Options) string {
+		l := pipeline()
+		drop[kir.Barrier](0)(&l)
+		report, err := sim.Run(l.k, l.arguments, options)
+		require.NoError(t, err)
+		return fmt.Sprint(report.Findings)
+	}
+	require.Equal(t, text(sim.Options{Order: sim.Random, Seed: 3}), text(sim.Options{Order: sim.Random, Seed: 3}))
+	require.NotEqual(t, text(sim.Options{Order: sim.Reverse}), text(sim.Options{}))
+
+	b := kir.NewBuilder("many", dtype.Int32)
+	y := b.Global("y", dtype.Float, b.T.Int(1))
+	b.Thread(0, 32)
+	for range 30 {
+		b.Store(b.Float(dtype.Float, 1), y, b.T.Int(7))
+	}
+	report, err := sim.Run(b.Kernel(), []sim.Argument{pointer(room(4))}, sim.Options{})
+	require.NoError(t, err)
+	require.True(t, report.Stopped)
+	require.Len(t, report.Findings, 20)
+	require.Equal(t, "out of bounds: y[7] by block 0 thread 0 at s0 `y[7] = 1`: coordinate 0 is 7 and the extent 1 (32 times)",
+		report.Findings[0].String())
+}
+
+// TestArguments: what the host passes is checked before anything runs.
+func TestArguments(t *testing.T) {
+	b := kir.NewBuilder("arguments", dtype.Int32)
+	n := b.Integer("n", scalar.Range(1, 100))
+	x, y := b.Input("x", dtype.Float, n), b.Global("y", dtype.Float, n)
+	z := b.Global("z", dtype.Int32, b.T.Int(1))
+	b.Kernel().Buffers[z].Zeroed = true
+	b.Store(b.Load(x, b.Thread(0, 32)), y, b.Thread(0, 32))
+	ok := func() []sim.Argument {
+		return []sim.Argument{integer(32), pointer(zeros(128)), pointer(room(128)), pointer(zeros(4))}
+	}
+	report, err := sim.Run(b.Kernel(), ok(), sim.Options{})
+	require.NoError(t, err)
+	require.NoError(t, report.Err())
+	for _, test := range []struct {
+		change  func(a []sim.Argument) []sim.Argument
+		problem string
+	}{
+		{func(a []sim.Argument) []sim.Argument { return a[1:] }, "3 arguments for 4 parameters"},
+		{func(a []sim.Argument) []sim.Argument { a[0] = integer(0); return a }, "argument n is 0, not a multiple of 1 between 1 and 100"},
+		{func(a []sim.Argument) []sim.Argument { a[0] = a[1]; return a }, "argument n is given by the wrong kind of value"},
+		{func(a []sim.Argument) []sim.Argument { a[1] = pointer(zeros(124)); return a }, "x has 124 bytes and needs 32 elements of Float"},
+		{func(a []sim.Argument) []sim.Argument { a[2] = a[1]; return a }, "y is read-only, and its memory is that of an argument which is not"},
+		{func(a []sim.Argument) []sim.Argument { a[3].Memory.Data[2] = 1; return a }, "z must be zero and is not"},
+	} {
+		_, err := sim.Run(b.Kernel(), test.change(ok()), sim.Options{})
+		require.ErrorContains(t, err, strings.ReplaceAll(test.problem, "y is read-only, and", "is read-only, and"))
+	}
+}
