@@ -95,11 +95,14 @@ func draw(r *rand.Rand, t dtype.Type, in core.Interval) scalar.Value {
 	return v
 }
 
-// spacing is a unit of the last place of x in t.
+// spacing is a unit of the last place of x in t; of a float that is subnormal,
+// that is what instructions that flush it lose.
 func spacing(t dtype.Type, x float64) float64 {
 	mantissa, least := 52, -1074
 	if t == dtype.Float {
-		mantissa, least = 23, -149
+		if mantissa, least = 23, -149; x != 0 && math.Abs(x) < 0x1p-126 {
+			return 0x1p-126
+		}
 	}
 	if x == 0 {
 		return math.Ldexp(1, least)

@@ -173,7 +173,7 @@ func Expm1Complex(z complex128) complex128 {
 func Log1pComplex(z complex128) complex128 {
 	x, y := real(z), imag(z)
 	if !(math.Abs(x) < 0.5 && math.Abs(y) < 1) {
-		return LogComplex(1 + z)
+		return LogComplex(complex(1+x, y)) // 1 + z would lose the sign of a zero
 	}
 	p, q := x*x, y*y
 	s, e := twoSum(2*x, p)

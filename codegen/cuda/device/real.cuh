@@ -33,9 +33,22 @@ __device__ inline T lerp(T start, T end, T weight) {
   return fabs(weight) < T(0.5) ? start + weight * (end - start) : end - (end - start) * (1 - weight);
 }
 
-//@ sigmoid
+//@ reciprocalAbove1
+// 1 / x for x from 1 on, to a unit of the last place; 0 from 2^126 on. It is one
+// instruction, where a division takes ten.
+__device__ inline float reciprocalAbove1(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return x > 0x1p126f ? 0 : 1 / x;
+#endif
+}
+
+//@ sigmoid needs reciprocalAbove1
 __device__ inline float sigmoid(float x) {
-  return 1.0f / (1.0f + expf(-x));
+  return reciprocalAbove1(1.0f + expf(-x));
 }
 
 __device__ inline double sigmoid(double x) {

@@ -191,7 +191,9 @@ inline float cospif(float x) {
 
 // The y with erfc(y) = x: equation 26.2.23 of Abramowitz and Stegun, "Handbook
 // of mathematical functions", then Halley's steps, in long double.
+inline double erfinv(double x);
 inline double erfcinv(double x) {
+  if (x > 0.5 && x < 1.5) return erfinv(1 - x);  // the difference is exact
   if (!(x >= 0 && x <= 2)) return NAN;
   if (x == 0) return INFINITY;
   if (x == 2) return -INFINITY;
