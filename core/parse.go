@@ -440,8 +440,12 @@ func (p *parser) operandArg(param *Param) (Arg, error) {
 	}
 	if strings.HasPrefix(p.rest, "%") {
 		save := p.rest
-		if v, ok := p.tensors[p.word()]; ok {
+		name := p.word()
+		if v, ok := p.tensors[name]; ok {
 			return TensorOf(v), nil
+		}
+		if !strings.Contains(name, ".") {
+			return Arg{}, fmt.Errorf("%s is not defined", name)
 		}
 		p.rest = save
 	}

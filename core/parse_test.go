@@ -18,7 +18,7 @@ func TestParseErrors(t *testing.T) {
 		{"%0 = add %0, %0", "line 3: %0 is defined twice"},
 		{"%1 = nosuch %0", `line 3: there is no operation "nosuch"`},
 		{"%1 = add %0", `line 3: want "," before ""`},
-		{"%1 = add %0, %9", `is not the extent of a tensor`},
+		{"%1 = add %0, %9", `line 3: %9 is not defined`},
 		{"%1 = add %0, %0 %0", `line 3: want "=" before ""`},
 		{"%1 = add %0, %0 axis=1", `line 3: add has no argument "axis"`},
 		{"%1 = cast %0", `line 3: cast needs argument "dtype"`},

@@ -44,7 +44,7 @@ var cgoUsers = []string{"capi", "cudadrv/real"}
 var modules = map[string][]string{
 	"github.com/stretchr/testify": {"tests"},
 	"golang.org/x/sync":           {"executor"},
-	"golang.org/x/tools":          {"tests"},
+	"golang.org/x/tools":          {"tests", "internal/golden"},
 	"gorgonia.org/cu":             {"cudadrv/real"},
 }
 
