@@ -110,6 +110,12 @@ func BenchmarkOperations(b *testing.B) {
 		{"linear", func(p *program) core.ValID {
 			return p.call("linear", p.tensor(-1, -1), p.tensor(-1, -1), p.tensor(-1))
 		}, [][]int64{{128, 256}, {1024, 256}, {1024}}},
+		{"mlp", func(p *program) core.ValID {
+			h := p.call("linear", p.tensor(-1, -1), p.tensor(-1, -1), p.tensor(-1))
+			cube := p.call("mul", p.call("mul", h, h), h)
+			h = p.call("mul", p.call("mul", h, 0.5), p.call("add", p.call("tanh", p.call("add", h, p.call("mul", cube, 0.044715))), 1.0))
+			return p.call("linear", h, p.tensor(-1, -1), p.tensor(-1))
+		}, [][]int64{{128, 256}, {1024, 256}, {1024}, {256, 1024}, {256}}},
 		{"attention", func(p *program) core.ValID {
 			x := func() core.ValID { return p.tensor(-1, -1, -1, -1) }
 			return p.call("sdpfa_fwd", x(), x(), x())
