@@ -230,7 +230,7 @@ func (p *printer) value(id ValueID) string {
 		if v.Op == core.CastOp {
 			return fmt.Sprintf("%s(%s)", v.DType.Text(), p.values(v.Args))
 		}
-		return fmt.Sprintf("%s(%s)", v.Op.Name, p.values(v.Args))
+		return fmt.Sprintf("%s(%s)", opName(v.Op), p.values(v.Args))
 	case Shuffle:
 		lane := fmt.Sprint(v.Int)
 		if v.Mode == ShuffleAt {
@@ -242,7 +242,14 @@ func (p *printer) value(id ValueID) string {
 	if v.Stream < 0 {
 		source = p.values([]ValueID{v.Seed, v.Offset})
 	}
-	return fmt.Sprintf("%s(%s, %s, %s)", v.Op.Name, p.values(v.Args), source, p.expr(v.Index))
+	return fmt.Sprintf("%s(%s, %s, %s)", opName(v.Op), p.values(v.Args), source, p.expr(v.Index))
+}
+
+func opName(op *core.OpInfo) string {
+	if op == nil {
+		return "op?"
+	}
+	return op.Name
 }
 
 func (p *printer) values(ids []ValueID) string {

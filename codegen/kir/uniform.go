@@ -92,10 +92,14 @@ func (u *uniformity) expr(id scalar.ID) granule {
 		}
 		return g // not kept: the symbol may be bound later
 	case scalar.FloorDiv, scalar.Lt, scalar.Le:
-		// thread/32, thread < 32 and 32 <= thread do not change within a warp.
-		bound, of := args[1], args[0]
-		if op == scalar.Le {
-			bound, of = args[0], args[1]
+		// Of thread/32, thread < 32 and 31 < thread none changes within a warp:
+		// find where the value does.
+		of, bound := args[0], args[1]
+		if op != scalar.FloorDiv && u.aligned(of) == threadGranule {
+			of, bound = args[1], args[0]
+		}
+		if (op == scalar.Lt && of == args[1]) || (op == scalar.Le && of == args[0]) {
+			bound = u.t.Add(bound, u.t.Int(1))
 		}
 		if aligned := u.aligned(of); aligned > threadGranule {
 			g = min(aligned, u.dividing(bound), u.expr(bound))

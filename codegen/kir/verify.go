@@ -3,6 +3,7 @@ package kir
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"nvfuser_go/core/dtype"
@@ -68,7 +69,8 @@ type verifier struct {
 	uniform  *uniformity
 	problems []string
 	seen     map[string]bool // problems
-	where    string          // the statement being checked
+	where    string          // what is being checked, if not a statement
+	at       Statement       // being checked
 	scope    []bool          // symbols that may be read
 	bound    []int           // times that a symbol is bound
 	unrolled []bool          // symbols of UnrollFull loops
@@ -80,7 +82,9 @@ type verifier struct {
 
 func (v *verifier) problem(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if v.where != "" {
+	if v.at != nil {
+		text = v.k.Text(v.at) + ": " + text
+	} else if v.where != "" {
 		text = v.where + ": " + text
 	}
 	if !v.seen[text] {
@@ -93,154 +97,160 @@ func (v *verifier) problem(format string, args ...any) {
 // on it.
 func (v *verifier) tables() {
 	k := v.k
-	v.idExprs("launch", append(append(k.Launch.Grid[:], k.Launch.Block[:]...), k.Launch.Shared)...)
+	v.where = "launch"
+	v.idExprs(append(append(k.Launch.Grid[:], k.Launch.Block[:]...), k.Launch.Shared)...)
 	for i := range k.Buffers {
 		b := &k.Buffers[i]
-		v.idExprs("buffer "+b.Name, append(append([]scalar.ID{b.Size}, b.Shape...), b.Stride...)...)
+		v.where = "buffer " + b.Name
+		v.idExprs(append(append([]scalar.ID{b.Size}, b.Shape...), b.Stride...)...)
 		if b.Space == Shared {
-			v.idExprs("buffer "+b.Name, b.Offset)
+			v.idExprs(b.Offset)
 		}
 	}
 	for i, s := range k.Symbols {
-		if v.idExprs("symbol "+s.Name, s.Expr); len(v.problems) > 0 {
+		v.where = "symbol " + s.Name
+		if v.idExprs(s.Expr); len(v.problems) > 0 {
 			return
 		}
 		own := k.Scalars.Op(s.Expr) == scalar.Symbol && k.Scalars.Tag(s.Expr) == scalar.Tag{Val: uint32(i), Dim: -1}
 		if s.Kind != HoistedIndex && !own {
-			v.problem("symbol %s: its expression is that of another symbol", s.Name)
+			v.problem("its expression is that of another symbol")
 		}
 		if s.Dim < 0 || s.Dim > 2 {
-			v.problem("symbol %s: dimension %d is not 0, 1 or 2", s.Name, s.Dim)
+			v.problem("dimension %d is not 0, 1 or 2", s.Dim)
 		}
 	}
+	v.where = "table"
 	for id := range scalar.ID(k.Scalars.Len()) {
 		if k.Scalars.Op(id) == scalar.Symbol && int(k.Scalars.Tag(id).Val) >= len(k.Symbols) {
-			v.problem("expression %d: symbol %d does not exist", id, k.Scalars.Tag(id).Val)
+			v.problem("symbol %d does not exist", k.Scalars.Tag(id).Val)
 		}
 	}
 	for _, a := range k.Arguments {
+		v.where = "argument " + a.Name
 		if a.Kind == Pointer {
-			v.idBuffer("argument "+a.Name, a.Buffer)
+			v.idBuffer(a.Buffer)
 		} else if a.Kind == IndexScalar {
-			v.idSymbol("argument "+a.Name, a.Symbol)
+			v.idSymbol(a.Symbol)
 		}
 	}
 	for i := range k.Values {
+		v.where = "value " + strconv.Itoa(i)
 		v.idValue(ValueID(i), &k.Values[i])
 	}
 	v.idBlock(k.Body)
+	v.where, v.at = "", nil
 }
 
-func (v *verifier) idExprs(where string, ids ...scalar.ID) {
+func (v *verifier) idExprs(ids ...scalar.ID) {
 	for _, id := range ids {
 		if int(id) >= v.k.Scalars.Len() {
-			v.problem("%s: expression %d does not exist", where, id)
+			v.problem("expression %d does not exist", id)
 		}
 	}
 }
 
-func (v *verifier) idBuffer(where string, id BufferID) {
+func (v *verifier) idBuffer(id BufferID) {
 	if int(id) >= len(v.k.Buffers) {
-		v.problem("%s: buffer %d does not exist", where, id)
+		v.problem("buffer %d does not exist", id)
 	}
 }
 
-func (v *verifier) idSymbol(where string, id SymbolID) {
+func (v *verifier) idSymbol(id SymbolID) {
 	if int(id) >= len(v.k.Symbols) {
-		v.problem("%s: symbol %d does not exist", where, id)
+		v.problem("symbol %d does not exist", id)
 	}
 }
 
-func (v *verifier) idAccess(where string, a *Access) {
-	v.idBuffer(where, a.Buffer)
-	v.idExprs(where, append([]scalar.ID{a.Index}, a.Coords...)...)
+func (v *verifier) idAccess(a *Access) {
+	v.idBuffer(a.Buffer)
+	v.idExprs(append([]scalar.ID{a.Index}, a.Coords...)...)
 }
 
-func (v *verifier) idOperands(where string, below ValueID, ids ...ValueID) {
+func (v *verifier) idOperands(below ValueID, ids ...ValueID) {
 	for _, id := range ids {
 		if id >= below {
-			v.problem("%s: value %d does not exist below it", where, id)
+			v.problem("value %d does not exist below it", id)
 		}
 	}
 }
 
 func (v *verifier) idValue(id ValueID, x *Value) {
-	where := fmt.Sprintf("value %d", id)
-	v.idOperands(where, id, x.Args...)
+	v.idOperands(id, x.Args...)
 	operands := -1
 	switch x.Kind {
 	case HostScalar:
 		if x.Int < 0 || int(x.Int) >= len(v.k.Arguments) {
-			v.problem("%s: argument %d does not exist", where, x.Int)
+			v.problem("argument %d does not exist", x.Int)
 		}
 	case IndexValue:
-		v.idExprs(where, x.Index)
+		v.idExprs(x.Index)
 	case Load:
-		v.idAccess(where, &x.Access)
+		v.idAccess(&x.Access)
 	case Operation:
 		if x.Op == nil {
-			v.problem("%s: it has no op", where)
+			v.problem("it has no op")
 		}
 	case Shuffle:
 		if operands = 1; x.Mode == ShuffleAt {
-			v.idExprs(where, x.Index)
+			v.idExprs(x.Index)
 		}
 	case Random:
 		operands = 2
-		v.idExprs(where, x.Index)
+		v.idExprs(x.Index)
 		if x.Op == nil {
-			v.problem("%s: it has no op", where)
+			v.problem("it has no op")
 		}
 		if x.Stream < 0 {
-			v.idOperands(where, id, x.Seed, x.Offset)
+			v.idOperands(id, x.Seed, x.Offset)
 		}
 	}
 	if operands >= 0 && len(x.Args) != operands {
-		v.problem("%s: it has %d operands and needs %d", where, len(x.Args), operands)
+		v.problem("it has %d operands and needs %d", len(x.Args), operands)
 	}
 }
 
 func (v *verifier) idBlock(block Block) {
 	for _, s := range block {
-		where := v.k.Text(s)
-		value := func(id ValueID) { v.idOperands(where, ValueID(len(v.k.Values)), id) }
+		v.at = s
+		value := func(id ValueID) { v.idOperands(ValueID(len(v.k.Values)), id) }
 		switch s := s.(type) {
 		case Declare:
-			v.idBuffer(where, s.Buffer)
+			v.idBuffer(s.Buffer)
 		case Assign:
-			v.idAccess(where, &s.Dst)
+			v.idAccess(&s.Dst)
 			value(s.Value)
 		case Move:
-			v.idAccess(where, &s.Dst)
-			v.idAccess(where, &s.Src)
+			v.idAccess(&s.Dst)
+			v.idAccess(&s.Src)
 		case AsyncCopy:
-			v.idAccess(where, &s.Dst)
-			v.idAccess(where, &s.Src)
+			v.idAccess(&s.Dst)
+			v.idAccess(&s.Src)
 			if s.Guard != scalar.None {
-				v.idExprs(where, s.Guard)
+				v.idExprs(s.Guard)
 			}
 		case Barrier:
 			if s.Scope == GridScope {
-				v.idAccess(where, &s.Semaphore)
+				v.idAccess(&s.Semaphore)
 			}
 		case AtomicAdd:
-			v.idAccess(where, &s.Dst)
+			v.idAccess(&s.Dst)
 			value(s.Value)
 			if s.Old != NoSymbol {
-				v.idSymbol(where, s.Old)
+				v.idSymbol(s.Old)
 			}
 		case Let:
-			v.idSymbol(where, s.Symbol)
+			v.idSymbol(s.Symbol)
 			value(s.Value)
 		case Hoist:
-			v.idSymbol(where, s.Symbol)
-			v.idExprs(where, s.Expr)
+			v.idSymbol(s.Symbol)
+			v.idExprs(s.Expr)
 		case *For:
-			v.idSymbol(where, s.Symbol)
-			v.idExprs(where, s.Start, s.Stop, s.Step)
+			v.idSymbol(s.Symbol)
+			v.idExprs(s.Start, s.Stop, s.Step)
 			v.idBlock(s.Body)
 		case *If:
-			v.idExprs(where, s.Cond)
+			v.idExprs(s.Cond)
 			v.idBlock(s.Then)
 			v.idBlock(s.Else)
 		}
@@ -385,7 +395,7 @@ func (v *verifier) symbolsOf(id scalar.ID) []SymbolID {
 }
 
 func (v *verifier) leftovers() {
-	v.where = ""
+	v.at = nil
 	for i, n := range v.declared {
 		if b := &v.k.Buffers[i]; n > 1 || n == 1 && b.Space == Global {
 			v.problem("buffer %s: it is declared %d times", b.Name, n)

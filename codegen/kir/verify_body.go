@@ -14,7 +14,7 @@ func (v *verifier) block(block Block, agree granule) {
 	var symbols []SymbolID
 	var buffers []BufferID
 	for _, s := range block {
-		v.where = v.k.Text(s)
+		v.at = s
 		switch s := s.(type) {
 		case Declare:
 			v.declared[s.Buffer]++
