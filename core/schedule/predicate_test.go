@@ -155,6 +155,9 @@ func (c *context) foreign(mine map[core.AxisID]bool) []expression {
 		for _, id := range p.m.transforms {
 			in, out := c.in(id), c.out(id)
 			known := func(a core.AxisID) bool { return v[a] != nil }
+			if p.m.f.Transform(id).Kind == core.ResizeAxis { // 0 would become another index
+				continue
+			}
 			if slices.ContainsFunc(out, func(a core.AxisID) bool { return !known(a) || mine[a] }) || slices.ContainsFunc(in, known) {
 				continue
 			}
