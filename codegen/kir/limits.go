@@ -13,12 +13,14 @@ type Limits struct {
 	Threads     int64    // of a block
 	Grid, Block [3]int64 // per dimension
 	Shared      int64    // bytes of a block
+	Local       int64    // bytes of a thread
 	Cluster     int64    // blocks of a cluster that every device of the kind takes
 }
 
 // Hopper is the limits of compute capability 9.0: CUDA C++ Programming Guide
 // 12.9, section 17.2; the shared memory is what a kernel can opt in to.
-var Hopper = Limits{Threads: 1024, Grid: [3]int64{1<<31 - 1, 65535, 65535}, Block: [3]int64{1024, 1024, 64}, Shared: 227 * 1024, Cluster: 8}
+var Hopper = Limits{Threads: 1024, Grid: [3]int64{1<<31 - 1, 65535, 65535}, Block: [3]int64{1024, 1024, 64},
+	Shared: 227 * 1024, Local: 512 * 1024, Cluster: 8}
 
 // CheckLimits returns an error with a line for each limit that every launch of
 // the kernel exceeds. What depends on its arguments is checked by
@@ -32,6 +34,16 @@ func (k *Kernel) CheckLimits(l Limits) error {
 	}
 	if err := l.Check(least(k.Launch.Grid), least(k.Launch.Block), k.Launch.Cluster, k.Scalars.Facts(k.Launch.Shared).Lo); err != nil {
 		return fmt.Errorf("kernel %s: %w", k.Name, err)
+	}
+	var local int64
+	for i := range k.Buffers {
+		if b := &k.Buffers[i]; b.Space == Local {
+			n, _ := k.Scalars.ConstInt(b.Size)
+			local += min(max(n, 0), 1<<32) * int64(b.DType.Size())
+		}
+	}
+	if local > l.Local {
+		return fmt.Errorf("kernel %s: the local memory of a thread is %d, and the device has at most %d", k.Name, local, l.Local)
 	}
 	return nil
 }

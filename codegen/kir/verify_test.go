@@ -137,6 +137,22 @@ func TestVerify(t *testing.T) {
 			b.Store(b.Value(Value{Kind: Operation, DType: dtype.Float}), b.s)
 		}, "it has no op"},
 
+		{"random op", func(b *sample) {
+			two := b.Float(dtype.Double, 2)
+			b.Store(b.Value(Value{Kind: Random, DType: dtype.Float, Args: []ValueID{two, two}}), b.s)
+		}, "it has no op"},
+		{"operands", func(b *sample) {
+			b.Store(b.Value(Value{Kind: Shuffle, DType: dtype.Float, Width: 32}), b.s)
+		}, "it has 0 operands and needs 1"},
+		{"symbol of an expression", func(b *sample) {
+			b.T.Symbol(dtype.Index, scalar.Tag{Val: 77, Dim: -1}, scalar.Unknown())
+		}, "symbol 77 does not exist"},
+		{"statement", func(b *sample) { b.Add(nil) }, "<nil> is not a statement"},
+
+		{"pointer to Shared", func(b *sample) { b.kernel.Arguments[2].Buffer = b.tile }, "argument x: buffer tile is not Global\nbuffer x: 0 arguments"},
+		{"argument for an index", func(b *sample) {
+			b.kernel.Arguments = append(b.kernel.Arguments, Argument{Name: "z", Kind: IndexScalar, Symbol: b.symbol("bx")})
+		}, "argument z: symbol bx is no Parameter"},
 		{"no argument for a parameter", func(b *sample) { b.kernel.Arguments[0].Kind = RandomSeed }, "symbol n: 0 arguments give its value"},
 		{"loop index after the loop", func(b *sample) {
 			e := b.kernel.Symbols[b.symbol("e")].Expr
@@ -183,6 +199,7 @@ func TestVerify(t *testing.T) {
 		{"ReadOnly Shared", func(b *sample) {
 			b.kernel.Buffers[b.Buffer("unused", Local, dtype.Float)].ReadOnly = true
 		}, "only a Global buffer may be ReadOnly or Zeroed"},
+		{"Shared in registers", func(b *sample) { b.kernel.Buffers[b.tile].Registers = true }, "only a Local buffer may be in registers\ntile is in registers\ntile is in registers"},
 		{"dtype without elements", func(b *sample) { b.Buffer("unused", Local, dtype.Null) }, "Null has no elements in memory"},
 
 		{"coordinates", func(b *sample) {
@@ -282,6 +299,28 @@ func TestVerify(t *testing.T) {
 		}, "is a Null, which no thread computes with\na symbol cannot be a Null"},
 		{"condition", func(b *sample) { change(b, first(func(s **If) { (*s).Cond = b.tx })) }, "tx is a Index, not a Bool"},
 		{"symbol of a float", func(b *sample) { b.Let("z", b.alpha, scalar.Unknown()) }, "a symbol cannot be a Float"},
+		{"symbol of another type", func(b *sample) {
+			change(b, first(func(s *Let) { s.Value = b.Number(dtype.Bool, 1) }))
+		}, "k is a Index and is bound to a Bool"},
+		{"atomic on registers", func(b *sample) {
+			b.Add(AtomicAdd{Dst: b.At(b.s), Value: b.alpha, Old: NoSymbol})
+		}, "an atomic on a Local buffer"},
+		{"what an atomic on floats returns", func(b *sample) {
+			total := b.Shared("total", dtype.Float, 2048, b.T.Int(1))
+			b.AtomicAdd("before", b.alpha, b.At(total, b.T.Int(0)))
+		}, "a symbol cannot be a Float"},
+		{"number from a pointer", func(b *sample) { b.kernel.Values[b.alpha].Int = 2 }, "argument x is no number"},
+		{"loaded vector", func(b *sample) {
+			b.Store(b.Value(Value{Kind: Load, DType: dtype.Float, Access: b.Vector(2, b.tile, b.T.Int(0))}), b.s)
+		}, "2 elements of tile cannot be accessed at once\nloads 2 elements"},
+		{"random integers", func(b *sample) {
+			two := b.Float(dtype.Double, 2)
+			b.Let("z", b.Value(Value{Kind: Random, DType: dtype.Int, Op: core.UniformOp, Args: []ValueID{two, two}, Index: b.tx}), scalar.Unknown())
+		}, "uniform() does not draw a Int"},
+		{"seed", func(b *sample) {
+			two := b.Float(dtype.Double, 2)
+			b.Store(b.Value(Value{Kind: Random, DType: dtype.Float, Op: core.UniformOp, Args: []ValueID{two, two}, Index: b.tx, Stream: -1, Seed: two, Offset: two}), b.s)
+		}, "seed and offset of uniform() must be integers"},
 		{"random parameters", func(b *sample) {
 			b.Store(b.Value(Value{Kind: Random, DType: dtype.Float, Op: core.UniformOp, Args: []ValueID{b.alpha, b.alpha}, Index: b.tx}), b.s)
 		}, "a parameter of uniform() is a Float, not a Double"},
@@ -361,6 +400,7 @@ func TestLimits(t *testing.T) {
 		{func(b *Builder) { b.Thread(2, 65) }, "blockDim.z is 65, and the device has at most 64"},
 		{func(b *Builder) { b.BlockIndex(1, b.T.Int(65536)) }, "gridDim.y is 65536, and the device has at most 65535"},
 		{func(b *Builder) { b.Shared("s", dtype.Float, 0, b.T.Int(1<<16)) }, "the shared memory of a block is 262144"},
+		{func(b *Builder) { b.Local("r", dtype.Float, 1<<17); b.Local("s", dtype.Float, 1) }, "the local memory of a thread is 524292"},
 		{func(b *Builder) {
 			b.kernel.Launch.Cluster = [3]int64{4, 4, 1}
 			b.BlockIndex(0, b.T.Int(4))

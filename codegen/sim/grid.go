@@ -133,6 +133,7 @@ func (m *machine) checkWritten(id kir.BufferID) {
 		count *= max(shape[i], 0)
 	}
 	memory := m.global[id]
+	size, _ := m.evaluate(b.Size)
 	if memory.cells == nil {
 		count = 0 // an input
 	}
@@ -142,8 +143,11 @@ func (m *machine) checkWritten(id kir.BufferID) {
 			element += rest % shape[i] * stride[i]
 			rest /= shape[i]
 		}
-		cells := memory.cellsOf(element*int64(b.DType.Size()), b.DType.Size())
-		if cells[0].writeSpan == 0 {
+		written := 0 <= element && element < size
+		if written {
+			written = memory.cellsOf(element*int64(b.DType.Size()), b.DType.Size())[0].writeSpan != 0
+		}
+		if !written {
 			m.add(Finding{Kind: NotWritten, Buffer: b.Name, Index: element, Detail: "nothing wrote this element of an output"}, nil, int32(id))
 		}
 	}

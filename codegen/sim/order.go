@@ -14,6 +14,10 @@ import "maps"
 //     first fence saw comes before what follows the second. That is the release
 //     and acquire pattern of relaxed atomics in the memory model of PTX.
 //
+// A fence of smaller scope orders nothing here: within a block only barriers
+// do. The atomics on a word agree on an order; a plain write of the thread that
+// was the last of them comes after all, which is how a counter is reset.
+//
 // Barriers concern whole blocks and warps, so a vector of clocks per warp
 // would hold one number: time between barriers is the epoch of a block, and
 // within it the turn of a warp.

@@ -183,7 +183,7 @@ func (m *machine) dimensions() (bool, error) {
 	if limits == nil {
 		limits = &kir.Hopper
 	}
-	if err := limits.Check(m.grid, m.dim, m.k.Launch.Cluster, shared); err != nil {
+	if err := errors.Join(m.k.CheckLimits(*limits), limits.Check(m.grid, m.dim, m.k.Launch.Cluster, shared)); err != nil {
 		m.add(Finding{Kind: OverLimit, Detail: err.Error()}, nil, -1)
 		return false, nil
 	}
@@ -194,7 +194,11 @@ func (m *machine) dimensions() (bool, error) {
 	}
 	m.blocks = max(m.grid[0], 0) * max(m.grid[1], 0) * max(m.grid[2], 0)
 	m.threads = int(m.dim[0] * m.dim[1] * m.dim[2])
-	if min(m.dim[0], m.dim[1], m.dim[2]) < 1 || m.blocks > 1<<24 {
+	most := int64(1 << 24)
+	if m.k.Launch.Cooperative {
+		most = 1 << 13 // more are never resident
+	}
+	if min(m.dim[0], m.dim[1], m.dim[2]) < 1 || m.blocks > most {
 		return false, fmt.Errorf("%v blocks of %v threads are not simulated", m.grid, m.dim)
 	}
 	m.warps = (m.threads + 31) / 32
@@ -303,10 +307,13 @@ func (m *machine) sharedMemory() error {
 		if err != nil {
 			return err
 		}
+		if offset < 0 || size < 0 {
+			return fmt.Errorf("%s has %d elements at byte %d of the block's memory", b.Name, size, offset)
+		}
 		for offset%granule != 0 || int64(b.DType.Size())%granule != 0 {
 			granule /= 2
 		}
-		if last := offset + size*int64(b.DType.Size()); offset < 0 || last > m.sharedBytes {
+		if last := offset + size*int64(b.DType.Size()); last > m.sharedBytes {
 			m.add(Finding{Kind: OutOfBounds, Buffer: b.Name,
 				Detail: fmt.Sprintf("it is at bytes [%d, %d) of the block's memory, which has %d", offset, last, m.sharedBytes)}, nil, int32(i))
 			end = max(end, last)
