@@ -15,8 +15,7 @@ type Analysis struct {
 	graph   *graph
 	tensors map[core.ValID]*tensor
 	readers map[core.ValID][]core.ExprID
-	edges   map[[2]core.AxisID]bool // (a loop class, a thread or block type): see dimensions
-	zero    []core.AxisID           // almost-exact classes of broadcasts
+	zero    []core.AxisID // almost-exact classes of broadcasts
 }
 
 // A tensor is what is derived for one tensor.

@@ -18,6 +18,7 @@ type arguments struct {
 	sizes    map[scalar.ID]index // of the fusion's integer expressions
 	integers map[kir.HostValue]index
 	scalars  map[hostScalar]kir.ValueID
+	random   bool // the seed and the offset of the run are arguments
 }
 
 type hostScalar struct {
@@ -184,4 +185,14 @@ func (l *lowering) hostScalar(h kir.HostValue, t dtype.Type, name string) kir.Va
 	k.Arguments[len(k.Arguments)-1].Host = h
 	l.arguments.scalars[key] = v
 	return v
+}
+
+// needsRandom adds the seed and the offset of the run.
+func (a *arguments) needsRandom(b *kir.Builder) {
+	if a.random {
+		return
+	}
+	a.random = true
+	k := b.Kernel()
+	k.Arguments = append(k.Arguments, kir.Argument{Name: "seed", Kind: kir.RandomSeed}, kir.Argument{Name: "offset", Kind: kir.RandomOffset})
 }

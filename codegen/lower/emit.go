@@ -127,15 +127,22 @@ func (l *lowering) declare(v core.ValID) error {
 func (l *lowering) statement(id core.ExprID) error {
 	e := l.f.Expr(id)
 	c := l.context(e.Out[0], false)
-	switch e.Op.Class {
-	case core.Reduction:
+	if e.Op.Class == core.Reduction {
 		return c.reduction(id)
+	}
+	if a, width := c.vectorAxis(); width > 1 {
+		return l.vector(id, a, width)
 	}
 	g, err := c.guard(id, false)
 	if err != nil {
 		return err
 	}
-	return l.conditional(c.holds(g.tests, g.once), func() error { return c.body(id) })
+	if dims, valid := l.limits(e); len(dims) > 0 {
+		for _, v := range e.Out {
+			l.limited[v] = limit{dims, valid}
+		}
+	}
+	return l.conditional(c.holds(g.tests, g.once, g.among), func() error { return c.body(id) })
 }
 
 // body emits what a statement that is no reduction does for one element.
@@ -144,9 +151,6 @@ func (c *context) body(id core.ExprID) error {
 	dst, err := c.write(e.Out[0])
 	if err != nil {
 		return err
-	}
-	if width := c.vectorWidth(); width > 1 {
-		return c.vector(e, dst, width)
 	}
 	switch {
 	case e.Op == core.PadOp:

@@ -92,8 +92,8 @@ type lowering struct {
 	buffers    map[core.ValID]kir.BufferID
 	loops      map[core.AxisID]index // loop class -> value, of the loops that are open
 	numLoops   int
-	// valid has, for a tensor that only some blocks have, the condition for it.
-	valid map[core.ValID]scalar.ID
+	numNames   int
+	limited    map[core.ValID]limit
 }
 
 func newLowering(a *Analysis, o Options) *lowering {
@@ -101,7 +101,7 @@ func newLowering(a *Analysis, o Options) *lowering {
 		o.Name = "kernel"
 	}
 	b := kir.NewBuilder(o.Name, dtype.Int)
-	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, valid: map[core.ValID]scalar.ID{}}
+	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}}
 	l.arguments = newArguments(l)
 	return l
 }

@@ -4,18 +4,16 @@ import (
 	"maps"
 	"slices"
 
-	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
 )
 
-// A guard is the conditions of a statement, all of which must hold. Index tests
-// say that the indices are those of an element; those of once that it is this
-// iteration or thread which computes it.
+// A guard is the conditions of a statement, all of which must hold: tests that
+// the indices are those of an element, once that this iteration computes it, and
+// among that this thread or block does.
 type guard struct {
-	tests []scalar.ID
-	once  []scalar.ID
+	tests, once, among []scalar.ID
 }
 
 func (c *context) holds(conditions ...[]scalar.ID) scalar.ID {
@@ -39,7 +37,7 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 		if err != nil {
 			return g, err
 		}
-		g.tests = append(c.threadTests(), tests...)
+		g.tests = append(c.threadTests(init), tests...)
 	}
 	if reduces {
 		once, err := c.onceAtPromoted()
@@ -49,17 +47,21 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 		g.once = append(once, c.onceAround(id)...)
 	}
 	if !init || t.storage.compact || c.s.Memory(t.v) == schedule.Shared {
-		g.once = append(g.once, c.onceAmongThreads()...)
+		dims, valid := c.limits(c.f.Expr(id))
+		if err := c.checkLimited(dims); err != nil {
+			return g, err
+		}
+		g.among = append(c.onceAmongThreads(dims), valid)
 	}
 	return g, nil
 }
 
 // threadTests returns the tests that a thread or block has an iteration of each
 // loop: of a dimension that is longer than the loop, only some have.
-func (c *context) threadTests() []scalar.ID {
+func (c *context) threadTests(init bool) []scalar.ID {
 	var tests []scalar.ID
 	for _, a := range c.tensor.loop {
-		if q := c.m.Promotion(a); c.isSpread(a) && !c.isBroadcast(q) {
+		if q := c.m.Promotion(a); c.isSpread(a) && !c.isBroadcast(q) && !(init && c.isReduced(a)) {
 			if !c.dimension(c.parallel(a)).exact {
 				tests = append(tests, c.t.Lt(c.loops[c.m.LoopClass(a)], c.extent(q)))
 			}
@@ -265,7 +267,7 @@ func (c *context) onceAround(id core.ExprID) []scalar.ID {
 // writes an element of shared or global memory that several compute: the first
 // of each dimension that the tensor has no axis for, and of those that promoted
 // loops add to its axes.
-func (c *context) onceAmongThreads() []scalar.ID {
+func (c *context) onceAmongThreads(limited []schedule.Parallel) []scalar.ID {
 	t := c.tensor
 	memory := c.s.Memory(t.v)
 	if memory == schedule.Local {
@@ -273,7 +275,12 @@ func (c *context) onceAmongThreads() []scalar.ID {
 	}
 	bound := map[schedule.Parallel]bool{}
 	for _, a := range t.loop {
-		bound[c.parallel(a)] = true
+		if !c.isReduced(a) {
+			bound[c.parallel(a)] = true
+		}
+	}
+	for _, p := range limited {
+		bound[p] = true
 	}
 	var tests []scalar.ID
 	for _, d := range c.dimensions {
@@ -284,6 +291,17 @@ func (c *context) onceAmongThreads() []scalar.ID {
 	return append(tests, c.foreign(func(x alienLoop) bool {
 		return c.isSpread(x.axis) && !c.isPrivate(memory, x.axis)
 	})...)
+}
+
+// checkLimited fails if the statement runs over blocks of which only one has
+// what it reads.
+func (c *context) checkLimited(dims []schedule.Parallel) error {
+	for _, a := range c.tensor.loop {
+		if p := c.parallel(a); slices.Contains(dims, p) {
+			return c.refuse("grid reduction", c.tensor.v, "%s runs over %v and reads the result of a reduction over it, which only one block has", c.f.Name(c.tensor.v), p)
+		}
+	}
+	return nil
 }
 
 // conditional emits body where cond holds.
@@ -298,5 +316,3 @@ func (l *lowering) conditional(cond scalar.ID, body func() error) error {
 	l.b.If(cond, func() { err = body() }, nil)
 	return err
 }
-
-var _ = kir.Access{}

@@ -1,0 +1,207 @@
+package lower
+
+import (
+	"fmt"
+	"slices"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
+)
+
+// name returns a name that nothing else of the kernel has.
+func (l *lowering) name(prefix string) string {
+	l.numNames++
+	return fmt.Sprintf("%s%d", prefix, l.numNames-1)
+}
+
+// A fold is what a reduction keeps: one value, or the mean, the sum of squares
+// and the number of elements of a welford.
+type fold struct {
+	op    *core.OpInfo
+	types []dtype.Type
+}
+
+func (l *lowering) fold(e *core.Expr) fold {
+	f := fold{op: e.Op}
+	for _, v := range e.Out {
+		f.types = append(f.types, accumulator(l.f.Val(v).DType))
+	}
+	return f
+}
+
+func (f *fold) isWelford() bool { return f.op == core.WelfordOp || f.op == core.WelfordMergeOp }
+
+// identity returns value k of the fold of nothing.
+func (f *fold) identity(k int) scalar.Value {
+	if f.isWelford() {
+		return core.ConvertScalar(f.types[k], scalar.Value{Type: dtype.Int})
+	}
+	return f.op.Identity(f.types[k])
+}
+
+// initialise sets result k of the reduction id to the fold of nothing, in loops
+// of its own.
+func (l *lowering) initialise(id core.ExprID, k int) error {
+	e := l.f.Expr(id)
+	v, f := e.Out[k], l.fold(e)
+	t := l.tensors[v]
+	if l.s.Memory(v) == schedule.Global && f.types[k] != l.f.Val(v).DType {
+		return l.refuse("accumulation", v, "%s is folded in global memory in %v, which would round each step: cache it before", l.f.Name(v), l.f.Val(v).DType)
+	}
+	var inner []core.AxisID
+	for _, a := range t.loop[t.storage.position:] {
+		if !l.isReduced(a) {
+			inner = append(inner, l.m.LoopClass(a))
+		}
+	}
+	var emit func(rest []core.AxisID) error
+	emit = func(rest []core.AxisID) error {
+		if len(rest) > 0 {
+			return l.open(rest[0], func() error { return emit(rest[1:]) })
+		}
+		c := l.context(v, true)
+		g, err := c.guard(id, true)
+		if err != nil {
+			return err
+		}
+		dst, err := c.write(v)
+		if err != nil {
+			return err
+		}
+		return l.conditional(c.holds(g.tests, g.among), func() error {
+			c.assign(dst, l.b.Const(f.identity(k)))
+			return nil
+		})
+	}
+	return emit(inner)
+}
+
+// reduction emits the statement of a reduction: in each thread, or across those
+// that have its elements.
+func (c *context) reduction(id core.ExprID) error {
+	e := c.f.Expr(id)
+	f := c.fold(e)
+	var across []schedule.Parallel
+	for _, a := range c.tensor.loop {
+		if c.isReduced(a) && c.isSpread(a) {
+			across = append(across, c.parallel(a))
+		}
+	}
+	g, err := c.guard(id, false)
+	if err != nil {
+		return err
+	}
+	if len(across) > 0 {
+		return c.acrossThreads(id, f, g, across)
+	}
+	return c.conditional(c.holds(g.tests, g.once, g.among), func() error {
+		x, err := c.contribution(e, f)
+		if err != nil {
+			return err
+		}
+		return c.accumulate(e, f, x)
+	})
+}
+
+// contribution returns what the element that the statement reads adds.
+func (c *context) contribution(e *core.Expr, f fold) ([]kir.ValueID, error) {
+	n := len(f.types)
+	if f.op == core.WelfordOp {
+		n = 1
+	}
+	x := make([]kir.ValueID, n)
+	for k := range x {
+		v, err := c.loadPart(e, k)
+		if err != nil {
+			return nil, err
+		}
+		x[k] = c.b.Cast(f.types[k], v)
+	}
+	if f.op == core.WelfordOp {
+		x = append(x, c.b.Const(f.identity(1)), c.b.Number(f.types[2], 1))
+	}
+	return x, nil
+}
+
+// loadPart loads an operand without the rounding of its type, if that is the
+// first step of the same reduction.
+func (c *context) loadPart(e *core.Expr, k int) (kir.ValueID, error) {
+	o := c.operand(e, k)
+	if def := c.f.Val(o.v).Def; def == core.NoExpr || core.MergeOp(c.f.Expr(def).Op) != e.Op || c.f.Expr(def).Op.Class != core.Reduction {
+		return c.loadAt(o)
+	}
+	at, err := c.read(o)
+	if err != nil {
+		return 0, err
+	}
+	return c.b.Value(kir.Value{Kind: kir.Load, DType: c.b.Kernel().Buffers[at.Buffer].DType, Access: at}), nil
+}
+
+// accumulate folds x into the results.
+func (c *context) accumulate(e *core.Expr, f fold, x []kir.ValueID) error {
+	dst := make([]kir.Access, len(x))
+	old := make([]kir.ValueID, len(x))
+	for k, v := range e.Out {
+		var err error
+		if dst[k], err = c.write(v); err != nil {
+			return err
+		}
+		old[k] = c.loadFrom(dst[k])
+	}
+	for k, v := range c.combine(f, old, x) {
+		c.b.Add(kir.Assign{Dst: dst[k], Value: v})
+	}
+	return nil
+}
+
+func (l *lowering) loadFrom(at kir.Access) kir.ValueID {
+	return l.b.Value(kir.Value{Kind: kir.Load, DType: l.b.Kernel().Buffers[at.Buffer].DType, Access: at})
+}
+
+// temporary returns a value that is computed here, once.
+func (l *lowering) temporary(name string, v kir.ValueID) kir.ValueID {
+	id := l.b.Local(l.name(name), l.b.Kernel().Values[v].DType)
+	l.b.Store(v, id)
+	return l.b.Load(id)
+}
+
+// combine returns the fold of a and b.
+func (l *lowering) combine(f fold, a, b []kir.ValueID) []kir.ValueID {
+	if f.isWelford() {
+		return l.combineWelford(f, a, b)
+	}
+	return []kir.ValueID{l.b.Op(f.op.Combine().Info(), a[0], b[0])}
+}
+
+// combineWelford merges two parts: T. F. Chan, G. H. Golub, R. J. LeVeque,
+// Updating Formulae and a Pairwise Algorithm for Computing Sample Variances
+// (1979), formulas 2.1. Two empty parts give an empty one.
+func (l *lowering) combineWelford(f fold, a, b []kir.ValueID) []kir.ValueID {
+	op, t := l.b.Op, f.types[0]
+	n := l.temporary("n", op(core.AddOp, a[2], b[2]))
+	isEmpty := op(core.EqOp, b[2], l.b.Number(f.types[2], 0))
+	share := op(core.DivOp, l.b.Cast(t, b[2]), l.b.Cast(t, n))
+	share = l.temporary("share", op(core.WhereOp, isEmpty, l.b.Float(t, 0), share))
+	d := l.temporary("delta", op(core.SubOp, b[0], a[0]))
+	mean := l.temporary("mean", op(core.AddOp, a[0], op(core.MulOp, d, share)))
+	between := op(core.MulOp, op(core.MulOp, d, d), op(core.MulOp, l.b.Cast(t, a[2]), share))
+	squares := l.temporary("squares", op(core.AddOp, op(core.AddOp, a[1], b[1]), between))
+	return []kir.ValueID{mean, squares, n}
+}
+
+// limited returns the dimensions of the grid of which only one block has the
+// elements of what e reads, and the condition for being that block.
+func (l *lowering) limits(e *core.Expr) (dims []schedule.Parallel, valid scalar.ID) {
+	valid = l.t.Bool(true)
+	for _, v := range l.f.TensorArgs(e) {
+		if x, ok := l.limited[v]; ok {
+			dims = append(dims, x.dims...)
+			valid = l.t.And(valid, x.valid)
+		}
+	}
+	slices.Sort(dims)
+	return slices.Compact(dims), valid
+}

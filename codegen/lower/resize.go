@@ -1,0 +1,198 @@
+package lower
+
+import (
+	"slices"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// pad emits the element of the operand where there is one, else the value. The
+// access is made only where it is an element.
+func (c *context) pad(e *core.Expr, dst kir.Access) error {
+	d := &c.f.Val(e.Out[0]).Domain
+	root, ok := c.indices(c.start, d.Root, c.tensor.resizes)
+	if !ok {
+		return c.refuse("index", e.Out[0], "the loops of %s do not lead to the dimensions of what it pads", c.f.Name(e.Out[0]))
+	}
+	inside := c.t.Bool(true)
+	for k, a := range d.Root {
+		if d.Root[k] != d.Logical[k] {
+			inside = c.t.And(inside, c.t.And(c.t.Le(c.t.Int(0), root[k]), c.t.Lt(root[k], c.extent(a))))
+		}
+	}
+	value := func() error {
+		c.assign(dst, c.number(e.Args[2].Scalar, c.f.Val(e.Out[0]).DType))
+		return nil
+	}
+	return c.choose(inside, func() error { return c.copyOperand(e, 0, dst) }, value)
+}
+
+func (c *context) copyOperand(e *core.Expr, k int, dst kir.Access) error {
+	v, err := c.load(e, k)
+	if err == nil {
+		c.assign(dst, v)
+	}
+	return err
+}
+
+// choose emits one of two sides.
+func (l *lowering) choose(cond scalar.ID, then, otherwise func() error) error {
+	if n, ok := l.t.ConstInt(cond); ok {
+		if n != 0 {
+			return then()
+		}
+		return otherwise()
+	}
+	var err, err2 error
+	l.b.If(cond, func() { err = then() }, func() { err2 = otherwise() })
+	if err != nil {
+		return err
+	}
+	return err2
+}
+
+// cat emits the element of the operand that the position along the joined
+// dimension falls in.
+func (c *context) cat(e *core.Expr, dst kir.Access) error {
+	dim := int(e.Args[1].Int)
+	v := e.Out[0]
+	at, ok := c.indices(c.start, []core.AxisID{c.f.Val(v).Domain.Root[dim]}, c.tensor.resizes)
+	if !ok {
+		return c.refuse("index", v, "the loops of %s do not lead to its dimension %d", c.f.Name(v), dim)
+	}
+	return c.piece(e, dst, dim, 0, at[0])
+}
+
+// piece emits operand k and those after it; at is the position from the start of
+// operand k.
+func (c *context) piece(e *core.Expr, dst kir.Access, dim, k int, at index) error {
+	operands := e.Args[0].Tensors
+	read := func() error {
+		o := c.operand(e, k)
+		o.at[dim] = at
+		v, err := c.loadAt(o)
+		if err == nil {
+			c.assign(dst, v)
+		}
+		return err
+	}
+	if k == len(operands)-1 {
+		return read()
+	}
+	n := c.size(c.f.Shape(operands[k])[dim])
+	return c.choose(c.t.Lt(at, n), read, func() error { return c.piece(e, dst, dim, k+1, c.t.Sub(at, n)) })
+}
+
+// reshape reads the element at the same row-major position. Axes that transforms
+// connect are found by these; between the others, of which only the products
+// are known to be equal, the position is computed.
+func (c *context) reshape(e *core.Expr) (kir.ValueID, error) {
+	o := c.operand(e, 0)
+	whole := e.Op.NeedsWhole(c.f, e)
+	if len(whole) == 0 {
+		return c.loadAt(o)
+	}
+	v := e.Out[0]
+	d := &c.f.Val(v).Domain
+	var free []core.AxisID // logical axes that are not made from root axes
+	for _, a := range d.Logical {
+		if c.f.Axis(a).Def == core.NoTransform && !slices.Contains(d.Root, a) && !c.isBroadcast(a) {
+			free = append(free, a)
+		}
+	}
+	values, ok := c.indices(c.start, free, c.tensor.resizes)
+	if !ok {
+		return 0, c.refuse("index", v, "the loops of %s do not lead to its dimensions", c.f.Name(v))
+	}
+	position := c.t.Int(0)
+	for i, a := range free {
+		position = c.t.Add(c.t.Mul(position, c.extent(a)), values[i])
+	}
+	axes := c.f.Axes(o.v)
+	for i := len(whole) - 1; i >= 0; i-- {
+		n := c.size(c.f.Size(axes[whole[i]]))
+		o.at[whole[i]] = c.t.Mod(position, n)
+		if i == 0 {
+			o.at[whole[i]] = position
+		}
+		position = c.t.FloorDiv(position, n)
+	}
+	return c.loadAt(o)
+}
+
+// gather reads an operand at a position along one dimension that is a value. One
+// that is no position of the dimension reads 0.
+func (c *context) gather(e *core.Expr, dst kir.Access) error {
+	data, where, dim := 0, 1, 0
+	switch e.Op {
+	case core.SelectOp:
+		o := c.operand(e, 0)
+		o.at[int(e.Args[2].Int)] = c.size(e.Args[1].Scalar)
+		v, err := c.loadAt(o)
+		if err == nil {
+			c.assign(dst, v)
+		}
+		return err
+	case core.IndexSelectOp, core.TakeAlongAxisOp, core.GatherOp:
+		dim = int(e.Args[2].Int)
+	case core.EmbeddingFwdOp:
+		data, where = 1, 0
+		if e.Args[3].Kind != core.NoArg {
+			return c.refuse("operation", e.Out[0], "%s is the result of embedding_fwd() with max_norm, which this build does not compute in a kernel", c.f.Name(e.Out[0]))
+		}
+	default:
+		return c.refuse("operation", e.Out[0], "%s is the result of %s(), which this build does not compute in a kernel", c.f.Name(e.Out[0]), e.Op.Name)
+	}
+	o := c.operand(e, data)
+	if e.Op == core.GatherOp {
+		if err := c.prefixes(e, &o, dim); err != nil {
+			return err
+		}
+	}
+	position, err := c.load(e, where)
+	if err != nil {
+		return err
+	}
+	return c.readAt(e, o, dim, position, dst)
+}
+
+// prefixes gives the dimensions of which a gather covers a part their index.
+func (c *context) prefixes(e *core.Expr, o *operand, dim int) error {
+	root := c.f.Val(e.Out[0]).Domain.Root
+	for i, a := range o.axis {
+		if a != core.NoAxis || i == dim {
+			continue
+		}
+		at, ok := c.indices(c.start, []core.AxisID{root[i]}, c.tensor.resizes)
+		if !ok {
+			return c.refuse("index", e.Out[0], "the loops of %s do not lead to its dimension %d", c.f.Name(e.Out[0]), i)
+		}
+		o.at[i] = at[0]
+	}
+	return nil
+}
+
+// readAt emits the element of o at position along dim. The range is tested on
+// the value as it is, before it becomes an index.
+func (c *context) readAt(e *core.Expr, o operand, dim int, position kir.ValueID, dst kir.Access) error {
+	b, n := c.b, c.size(c.f.Shape(o.v)[dim])
+	position = b.Cast(dtype.Int, position)
+	notNegative := b.Op(core.GeOp, position, b.Number(dtype.Int, 0))
+	inside := b.Let(c.name("inside"), b.Op(core.LogicalAndOp, notNegative, b.Op(core.LtOp, position, b.Index(dtype.Int, n))), scalar.Facts{Lo: 0, Hi: 1, Divisor: 1})
+	t := c.f.Val(e.Out[0]).DType
+	read := func() error {
+		o.at[dim] = b.Let(c.name("at"), position, below(c.t.Facts(n)))
+		v, err := c.loadAt(o)
+		if err == nil {
+			c.assign(dst, v)
+		}
+		return err
+	}
+	return c.choose(inside, read, func() error {
+		c.assign(dst, b.Const(core.ConvertScalar(t, scalar.Value{Type: dtype.Int})))
+		return nil
+	})
+}

@@ -1,0 +1,82 @@
+package lower
+
+import (
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
+)
+
+// vectorAxis returns the loop axis of the tensor that one instruction covers and
+// its extent, or 1.
+func (c *context) vectorAxis() (core.AxisID, int64) {
+	for _, a := range c.tensor.loop {
+		if c.parallel(a) == schedule.Vectorize {
+			n, _ := c.t.ConstInt(c.extent(c.m.Promotion(a)))
+			return a, n
+		}
+	}
+	return core.NoAxis, 1
+}
+
+// vector emits a copy of width elements: they are next to each other on both
+// sides, and all or none exist. What it is not right for is refused, as the
+// other elements would be left out.
+func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
+	e := l.f.Expr(id)
+	v := e.Out[0]
+	if e.Op != core.SetOp {
+		return l.refuse("vector", v, "%s is vectorized and is the result of %s(): only a copy moves several elements at once; cache it", l.f.Name(v), e.Op.Name)
+	}
+	var move kir.Move
+	var cond scalar.ID
+	for i := range width {
+		l.loops[l.m.LoopClass(a)] = l.t.Int(i)
+		c := l.context(v, false)
+		dst, src, holds, err := c.copied(id)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			move, cond = kir.Move{Dst: dst, Src: src}, holds
+			continue
+		}
+		next := func(first, at kir.Access) bool { return at.Index == l.t.Add(first.Index, l.t.Int(i)) }
+		switch {
+		case !next(move.Dst, dst) || !next(move.Src, src):
+			return l.refuse("vector", v, "%s is vectorized, but elements of it or of what it copies are not known to be next to each other in memory", l.f.Name(v))
+		case holds != cond && !l.implies(cond, holds):
+			return l.refuse("vector", v, "%s is vectorized by %d, which is not known to divide the extent that is split", l.f.Name(v), width)
+		}
+	}
+	l.loops[l.m.LoopClass(a)] = l.t.Int(0)
+	move.Dst.Width, move.Src.Width = int(width), int(width)
+	for _, side := range []*kir.Access{&move.Dst, &move.Src} {
+		b := &l.b.Kernel().Buffers[side.Buffer]
+		if bytes := int(width) * b.DType.Size(); bytes > b.Align || !l.t.Divides(l.t.Int(width), side.Index) {
+			return l.refuse("vector", v, "%s is vectorized by %d, and the address of %s is not known to be a multiple of %d bytes", l.f.Name(v), width, b.Name, bytes)
+		}
+	}
+	if l.s.CacheHint(v) == schedule.CacheStreaming {
+		move.Cache = kir.CacheStreaming
+	}
+	return l.conditional(cond, func() error { l.b.Add(move); return nil })
+}
+
+// copied returns both sides of a copy of one element and its condition.
+func (c *context) copied(id core.ExprID) (dst, src kir.Access, cond scalar.ID, err error) {
+	g, err := c.guard(id, false)
+	if err == nil {
+		dst, err = c.write(c.tensor.v)
+	}
+	if err == nil {
+		src, err = c.read(c.operand(c.f.Expr(id), 0))
+	}
+	return dst, src, c.holds(g.tests, g.once, g.among), err
+}
+
+// implies reports whether b is known to hold where a does.
+func (l *lowering) implies(a, b scalar.ID) bool {
+	n, ok := l.t.ConstInt(l.t.Or(l.t.Not(a), b))
+	return ok && n != 0
+}
