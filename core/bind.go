@@ -2,8 +2,8 @@ package core
 
 import (
 	"errors"
-	"fmt"
 	"math/bits"
+	"slices"
 
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
@@ -46,6 +46,9 @@ func (f *Fusion) Bind(inputs []InputValue) (*Binding, error) {
 		if err := b.checkExpr(&f.exprs[id]); err != nil {
 			return nil, err
 		}
+	}
+	if err := b.checkBytes(); err != nil {
+		return nil, err
 	}
 	return b, b.checkAliases()
 }
@@ -106,22 +109,23 @@ func (b *Binding) symbol(s scalar.ID) (scalar.Value, error) {
 }
 
 func (b *Binding) checkExpr(e *Expr) error {
+	name := e.Called.Name
 	for _, r := range e.Requires {
 		v, err := b.Value(r.Cond)
 		if err != nil {
-			return b.located(e, invalidArgument("%s(): %v", e.Op.Name, err))
+			return b.located(e, invalidArgument("%s(): %v", name, err))
 		}
 		if v.I == 0 {
-			return b.located(e, invalidArgument("%s(): %s%s", e.Op.Name, r.Text, b.show(r.Left, r.Right)))
+			return b.located(e, invalidArgument("%s(): %s%s", name, r.Text, b.show(r.Left, r.Right)))
 		}
 	}
 	for k, v := range e.Out {
 		sizes, err := b.Shape(v)
 		if err != nil {
-			return b.located(e, invalidArgument("%s(): %v", e.Op.Name, err))
+			return b.located(e, invalidArgument("%s(): %v", name, err))
 		}
 		if err := checkElements(sizes); err != nil {
-			return b.located(e, invalidArgument("%s(): result %d: %v", e.Op.Name, k, err))
+			return b.located(e, invalidArgument("%s(): result %d: %v", name, k, err))
 		}
 	}
 	return nil
@@ -131,21 +135,54 @@ func (b *Binding) checkExpr(e *Expr) error {
 func checkElements(sizes []int64) error {
 	for d, s := range sizes { // all of them: a dimension of size 0 excuses large ones, not negative ones
 		if s < 0 {
-			return fmt.Errorf("dimension %d has size %d; a size is not negative", d, s)
+			return invalidArgument("dimension %d has size %d; a size is not negative", d, s)
 		}
 	}
-	n := uint64(1)
-	for _, s := range sizes {
-		if s == 0 {
-			return nil
-		}
-		hi, lo := bits.Mul64(n, uint64(s))
-		if hi != 0 || lo > maxExtent {
-			return invalidArgument("shape %v has more than 2^63-1 elements", sizes)
-		}
-		n = lo
+	if !slices.Contains(sizes, 0) && !fitsInt64(1, sizes) {
+		return invalidArgument("shape %v has more than 2^63-1 elements", sizes)
 	}
 	return nil
+}
+
+// checkBytes rejects outputs of which torch could not count the bytes. A result
+// that is not an output may have as many: it need not be in memory.
+func (b *Binding) checkBytes() error {
+	for k, o := range b.f.outputs {
+		x := &b.f.vals[o.Val]
+		sizes, err := b.Shape(o.Val)
+		if err != nil {
+			return err
+		}
+		stored := make([]int64, 0, len(sizes)) // an expanded dimension takes no memory; to the strides a size of 0 counts as 1
+		for d, a := range b.f.Axes(o.Val) {
+			if b.f.axes[a].Kind != Broadcast {
+				stored = append(stored, max(sizes[d], 1))
+			}
+		}
+		if o.Alias != NoVal || fitsInt64(x.DType.Size(), stored) {
+			continue
+		}
+		if x.Def == NoExpr {
+			return invalidArgument("execute(): output %d of shape %v and dtype %v has more than 2^63-1 bytes", k, sizes, x.DType)
+		}
+		e := &b.f.exprs[x.Def]
+		return b.located(e, invalidArgument("%s(): output %d of shape %v and dtype %v has more than 2^63-1 bytes", e.Called.Name, k, sizes, x.DType))
+	}
+	return nil
+}
+
+// fitsInt64 reports whether n times the product of sizes, which are positive,
+// is at most 2^63-1.
+func fitsInt64(n int, sizes []int64) bool {
+	product := uint64(n)
+	for _, s := range sizes {
+		hi, lo := bits.Mul64(product, uint64(s))
+		if hi != 0 || lo > maxExtent {
+			return false
+		}
+		product = lo
+	}
+	return true
 }
 
 // located adds the user's line to a mistake that shows only at run time.

@@ -26,11 +26,14 @@ func (f *Fusion) Call(op *OpInfo, given []Given, keywords []Keyword) ([]ValID, e
 	if err != nil {
 		return nil, err
 	}
+	f.called = op
 	out, err := f.Apply(op, args...)
-	if err == nil {
-		f.records = append(f.records, Record{op, f.where, out})
+	f.called = nil
+	if err != nil {
+		return nil, CalledAs(op.Name, err)
 	}
-	return out, err
+	f.records = append(f.records, Record{op, f.where, out})
+	return out, nil
 }
 
 // bind normalises the arguments of a call. With several signatures the error

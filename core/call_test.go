@@ -43,7 +43,7 @@ func TestBindingErrors(t *testing.T) {
 		{"add", []Given{givenVal(x), givenVal(x)}, []Keyword{named("y", givenVal(x))}, &InvalidType{}, `add() got argument "y" twice`},
 		{"broadcast", []Given{givenVal(s), givenList()}, nil, &InvalidType{}, "broadcast(): arg must be a tensor, got a scalar (c3, Double)"},
 		{"broadcast", []Given{givenVal(x), givenList(givenBool(true), givenInt(1))}, nil, &InvalidType{}, "broadcast(): is_broadcast_dim[1] must be a bool, got 1"},
-		{"broadcast", []Given{givenVal(x), givenList(givenBool(true))}, nil, &InvalidArgument{}, "is_broadcast_dim has 0 entries that are False, and arg has 2 dimensions"},
+		{"broadcast", []Given{givenVal(x), givenList(givenBool(true))}, nil, &InvalidArgument{}, "is_broadcast_dim is False in 0 places, and arg has 2 dimensions"},
 		{"expand", []Given{givenVal(x), givenList(givenInt(4), givenFloat(4))}, nil, &InvalidType{}, "expand(): shape[1] must be an int or an integer scalar, got 4.00000"},
 		{"expand", []Given{givenVal(x), givenList(givenVal(s), givenInt(4))}, nil, &InvalidType{}, "expand(): shape[0] must be an int or an integer scalar, got a scalar (c3, Double)"},
 		{"expand", []Given{givenVal(x), givenList(givenInt(-1), givenInt(5))}, nil, &InvalidArgument{}, "expand(): the size of dimension 1 must be 1 or that of shape, got 4 and 5"},

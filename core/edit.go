@@ -121,7 +121,7 @@ func (f *Fusion) CopyBefore(v ValID) (ValID, error) {
 	f.redefine(id, v, u)
 	f.vals[v].Domain = inf.Results[0].Domain
 	f.vals[v].Def = ExprID(len(f.exprs))
-	f.exprs = append(f.exprs, Expr{Op: SetOp, Args: []Arg{TensorOf(u)}, Out: []ValID{v}, Where: f.exprs[id].Where})
+	f.exprs = append(f.exprs, Expr{Op: SetOp, Args: []Arg{TensorOf(u)}, Out: []ValID{v}, Called: f.exprs[id].Called, Where: f.exprs[id].Where})
 	f.vals[u].Uses = 1
 	return u, nil
 }
@@ -179,7 +179,7 @@ func (f *Fusion) ReduceInSteps(id ExprID, partial []Domain, rest []int64) ([]Val
 	for k, v := range results {
 		f.vals[v].Domain, f.vals[v].Def = inf.Results[k].Domain, ExprID(len(f.exprs))
 	}
-	f.exprs = append(f.exprs, Expr{Op: second, Args: args, Out: results, Where: first.Where})
+	f.exprs = append(f.exprs, Expr{Op: second, Args: args, Out: results, Called: first.Called, Where: first.Where})
 	f.forEachTensor(args, func(v ValID) { f.vals[v].Uses++ })
 	return first.Out, nil
 }

@@ -18,7 +18,7 @@ func TestElementType(t *testing.T) {
 		{AddOp, []dtype.Type{dtype.Float, dtype.Float}, dtype.Float, ""},
 		{AddOp, []dtype.Type{dtype.Float, dtype.Double}, 0, "x is Float and must be Double"},
 		{AddOp, []dtype.Type{dtype.Half, dtype.Half}, 0, "does not compute in Half"},
-		{AddOp, []dtype.Type{dtype.Float}, 0, "not an operation on 1 elements"},
+		{AddOp, []dtype.Type{dtype.Float}, 0, "not an operation on 1 element"},
 		{Lookup("lt"), []dtype.Type{dtype.Int, dtype.Int}, dtype.Bool, ""},
 		{AbsOp, []dtype.Type{dtype.ComplexFloat}, dtype.Float, ""},
 		{AbsOp, []dtype.Type{dtype.Half}, dtype.Half, ""},

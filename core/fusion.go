@@ -54,7 +54,8 @@ type Expr struct {
 	Out      []ValID
 	Requires []Requirement
 	Stream   int      // of a Random op: its place in the order of random ops
-	Where    Location // of the call that made it
+	Called   *OpInfo  // by the user's program: Op, or what expanded to it
+	Where    Location // of that call
 }
 
 // A Location is a line of the user's program; the zero value is unknown.
@@ -92,6 +93,7 @@ type Fusion struct {
 	numScalars int // names given out: an input tensor takes one per dimension and one more
 	numRandom  int // in order of definition; Freeze renumbers in order of use
 	frozen     bool
+	called     *OpInfo  // the operation that Call is adding
 	where      Location // given to the expressions being made
 	records    []Record
 }
@@ -300,7 +302,10 @@ func (f *Fusion) appendExpr(op *OpInfo, args []Arg) ([]ValID, error) {
 		f.axes, f.transforms = f.axes[:numAxes], f.transforms[:numTransforms]
 		return nil, err
 	}
-	e := Expr{Op: op, Args: args, Requires: inf.Requires, Where: f.where, Out: make([]ValID, len(inf.Results))}
+	e := Expr{Op: op, Args: args, Requires: inf.Requires, Called: op, Where: f.where, Out: make([]ValID, len(inf.Results))}
+	if f.called != nil {
+		e.Called = f.called
+	}
 	if op.Class == Random {
 		e.Stream = f.numRandom
 		f.numRandom++

@@ -96,7 +96,7 @@ func TestTriu(t *testing.T) {
 		for _, dt := range []dtype.Type{dtype.Half, dtype.Int32, dtype.Int, dtype.Bool, dtype.Double, dtype.ComplexFloat, dtype.BFloat16} {
 			p.gives(p.call("triu", p.tensor(dt, 2, 2), 1), []int64{2, 2}, 0, 1, 0, 0)
 		}
-		p.fails("triu(): arg has 1 dimensions; it needs at least 2", "triu", p.float(3))
+		p.fails("triu(): arg has 1 dimension; it needs at least 2", "triu", p.float(3))
 		p.fails("triu(): diagonal must be an int or an integer scalar, got 1.50000", "triu", x, 1.5)
 	})
 }

@@ -125,10 +125,10 @@ func TestScatter(t *testing.T) {
 		want     string
 	}{
 		{dense(x, index, array(dtype.Double, []int64{2, 3}, src.F...)), nil, "scatter(): src is Double and arg is Float; cast one of them"},
-		{dense(x, index, array(dtype.Float, []int64{2}, 1, 2)), nil, "scatter(): src has 1 dimensions and arg 2; they must have the same number"},
+		{dense(x, index, array(dtype.Float, []int64{2}, 1, 2)), nil, "scatter(): src has 1 dimension and arg 2; they must have the same number"},
 		{dense(x, index, array(dtype.Float, []int64{2, 0})), nil, "scatter(): the size of dimension 1 of index must not be larger than that of src, got 2 and 0"},
 		{dense(x, array(dtype.Int, []int64{3, 1}, 0, 0, 0)), []Given{givenInt(1)}, "scatter(): the size of dimension 0 of index must not be larger than that of arg, got 3 and 2"},
-		{dense(x, array(dtype.Int, []int64{2}, 0, 0)), []Given{givenInt(1)}, "scatter(): index has 1 dimensions and arg 2; they must have the same number"},
+		{dense(x, array(dtype.Int, []int64{2}, 0, 0)), []Given{givenInt(1)}, "scatter(): index has 1 dimension and arg 2; they must have the same number"},
 		{dense(x, src), []Given{givenInt(1)}, "scatter(): index must be of integer type, got Float"},
 		{dense(x, index), []Given{{Kind: GivenNumber, Num: scalar.Value{Type: dtype.ComplexDouble, Im: 1}}}, "scatter(): src is complex, and the elements are Float"},
 	} {
@@ -146,7 +146,7 @@ func TestIndexErrors(t *testing.T) {
 		err = callError(t, op, dense(x, array(dtype.Bool, []int64{2}, 0, 1)), []Given{givenInt(0)})
 		require.EqualError(t, err, op+"(): index must be of integer type, got Bool")
 	}
-	require.EqualError(t, callError(t, "gather", dense(x, array(dtype.Int, []int64{2}, 0, 1)), []Given{givenInt(0)}), "gather(): index has 1 dimensions and arg 2; they must have the same number")
+	require.EqualError(t, callError(t, "gather", dense(x, array(dtype.Int, []int64{2}, 0, 1)), []Given{givenInt(0)}), "gather(): index has 1 dimension and arg 2; they must have the same number")
 	require.EqualError(t, callError(t, "index_select", dense(x, array(dtype.Int, []int64{2, 3}, make([]float64, 6)...)), []Given{givenInt(0)}), "index_select(): dimension 1 of index is not a broadcast; index must have one dimension, or size 1 everywhere but in dimension 0")
 	require.EqualError(t, callError(t, "index_select", dense(x, array(dtype.Int, []int64{2, 1, 1}, 0, 0)), []Given{givenInt(0)}), "index_select(): index has 3 dimensions; it must have at most one, or the 2 of arg with size 1 everywhere but in dim")
 }
@@ -178,7 +178,7 @@ func TestEmbedding(t *testing.T) {
 		want     string
 	}{
 		{dense(weight, weight), nil, "embedding_fwd(): input must be of integer type, got Float"},
-		{dense(input, array(dtype.Float, []int64{2}, 1, 2)), nil, "embedding_fwd(): weight has 1 dimensions; it must have 2"},
+		{dense(input, array(dtype.Float, []int64{2}, 1, 2)), nil, "embedding_fwd(): weight has 1 dimension; it must have 2"},
 		{dense(input, weight), []Keyword{named("padding_idx", givenInt(3))}, "embedding_fwd(): padding_idx must be a row of weight, got 3 and 3"},
 		{dense(input, weight), []Keyword{named("padding_idx", givenInt(-4))}, "embedding_fwd(): padding_idx must be a row of weight, got -4 and 3"},
 		{dense(input, array(dtype.Int, []int64{1, 1}, 1)), []Keyword{named("max_norm", givenInt(3))}, "embedding_fwd(): max_norm needs a weight of floating-point type, got Int"},

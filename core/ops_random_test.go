@@ -98,7 +98,7 @@ func TestRandomErrors(t *testing.T) {
 		p.fails("normal(): dtype is Float8_e4m3fn", "normal", 0, 1, []int{2}, keywords{"dtype": dtype.Float8E4M3FN})
 		p.fails("uniform(): maxval is complex, and the elements are Float", "uniform", 0, 1i, []int{2})
 		p.fails("uniform(): dimension 0 of the result would have size -2", "uniform", 0, 1, []int{-2})
-		p.fails("uniform(): dtype is Int", "rand_like", p.tensor(dtype.Int, 2))
+		p.fails("rand_like(): dtype is Int", "rand_like", p.tensor(dtype.Int, 2))
 		p.fails("must be given together", "randn_like", p.float(2), 1)
 		p.gives(p.call("rand_like", p.float(1), 3, 4), []int64{1}, philox.Uniform(dtype.Float, 3, 4, 0))
 		e := p.call("expand", p.call("broadcast", p.float(), []bool{true}), []any{p.index(2)})

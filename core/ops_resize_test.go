@@ -35,7 +35,7 @@ func TestSlice(t *testing.T) {
 		p.fails("slice(): nvFuser Limitation: All slice operation strides must be of const size 1. strides[1] is 2", "slice", x, []int{0, 0}, []int{2, 2}, []int{1, 2})
 		p.fails("slice(): Slice start_indices and strides don't match! start_indices has 2 entries and strides has 1", "slice", x, []int{0, 0}, []int{2, 2}, []int{1})
 		p.fails("slice(): Slice indexing attribute dimensions don't match! start_indices has 2 entries and end_indices has 3", "slice", x, []int{0, 0}, []int{2, 2, 2})
-		p.fails("slice(): Number of tensor dimensions does not match slice dimensions! arg has 2 dimensions and start_indices has 1 entries", "slice", x, []int{0}, []int{2})
+		p.fails("slice(): Number of tensor dimensions does not match slice dimensions! arg has 2 dimensions and start_indices has 1 entry", "slice", x, []int{0}, []int{2})
 		beyond := "slice(): end_indices must not exceed the size of arg. In dimension 1, got 5 and 4"
 		if !p.symbolic {
 			require.Equal(t, "i2 i2", p.kinds(y))

@@ -44,7 +44,7 @@ func inferBroadcast(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 		}
 	}
 	if next != len(in) {
-		return inf, invalidArgument("broadcast(): is_broadcast_dim has %d entries that are False, and arg has %d dimensions", next, len(in))
+		return inf, invalidArgument("broadcast(): is_broadcast_dim is False in %d places, and arg has %d dimensions", next, len(in))
 	}
 	inf.add(f.vals[args[0].Tensor].DType, axes)
 	return inf, nil

@@ -222,8 +222,8 @@ func TestBroadcast(t *testing.T) {
 		require.Equal(t, []int{-1, 0, -1, 1}, BroadcastOp.AxisMap(p.f, p.f.Expr(p.f.Val(y).Def), 0, 0))
 		p.gives(p.call("broadcast", p.float(), []bool{true}), []int64{1}, 0)
 		p.gives(p.call("broadcast", p.float(0), []bool{false, true}), []int64{0, 1})
-		p.fails("is_broadcast_dim has 1 entries that are False, and arg has 2 dimensions", "broadcast", x, []bool{true, false})
-		p.fails("is_broadcast_dim has 3 entries that are False, and arg has 2 dimensions", "broadcast", x, []bool{false, false, false})
+		p.fails("is_broadcast_dim is False in 1 place, and arg has 2 dimensions", "broadcast", x, []bool{true, false})
+		p.fails("is_broadcast_dim is False in 3 places, and arg has 2 dimensions", "broadcast", x, []bool{false, false, false})
 		p.fails("the result would have 34 dimensions; at most 32", "broadcast", x, append(make([]bool, 2), givenFlags(32)...))
 	})
 }
@@ -245,7 +245,7 @@ func TestExpand(t *testing.T) {
 		p.gives(p.call("expand", x, []any{2, p.index(0)}), []int64{2, 0})
 		p.gives(p.call("expand", x, []int{2, 1}), []int64{2, 1}, 0, 1)
 		p.gives(p.call("expand", p.call("broadcast", x, []bool{true, false, false}), []int{2, 2, 1}), []int64{2, 2, 1}, 0, 1, 0, 1)
-		p.fails("expand(): shape has 1 entries, and arg has 2 dimensions", "expand", x, []int{3})
+		p.fails("expand(): shape has 1 entry, and arg has 2 dimensions", "expand", x, []int{3})
 		p.fails("dimension 1 of the result would have size -2", "expand", x, []int{2, -2})
 		if !p.symbolic {
 			require.Equal(t, "i2 b3", p.kinds(y))
@@ -291,7 +291,7 @@ func TestBroadcastInDim(t *testing.T) {
 		p.gives(p.call("broadcast_in_dim", x, []any{p.index(0), -1}, []int{1}), []int64{0, 3})
 		p.gives(p.call("broadcast_in_dim", p.float(1, 2), []int{2, 2}, []int{0, 1}), []int64{2, 2}, 0, 1, 0, 1)
 		p.gives(p.call("broadcast_in_dim", p.float(), []int{2}, []int{}), []int64{2}, 0, 0)
-		p.fails("broadcast_dims has 2 entries, and arg has 1 dimensions", "broadcast_in_dim", x, []int{2, 3}, []int{0, 1})
+		p.fails("broadcast_dims has 2 entries, and arg has 1 dimension", "broadcast_in_dim", x, []int{2, 3}, []int{0, 1})
 		p.fails("broadcast_dims[0] is 2, which is not a dimension of a shape with 2 entries", "broadcast_in_dim", x, []int{2, 3}, []int{2})
 		m := p.float(2, 3)
 		p.fails("broadcast_dims [1, 0] is not strictly ascending at index 1", "broadcast_in_dim", m, []int{3, 2}, []int{1, 0})
@@ -423,7 +423,7 @@ func TestExpressionArguments(t *testing.T) {
 		"%1 = iota length=3 start=0 step=1":                          "iota(): dtype is Null",
 		"%1 = uniform minval=0 maxval=1 shape=[2]":                   "uniform(): dtype is Null",
 		"%1 = uniform minval=0 maxval=1 shape=[2] rng_seed=1:f32":    "uniform(): rng_seed must be of dtype Index",
-		"%1 = slice %0 start_indices=[0] end_indices=[0] strides=[]": "start_indices has 1 entries and strides has 0",
+		"%1 = slice %0 start_indices=[0] end_indices=[0] strides=[]": "start_indices has 1 entry and strides has 0",
 	} {
 		_, err := Parse(in + line + "\n")
 		require.ErrorContains(t, err, want, line)

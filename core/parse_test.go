@@ -30,7 +30,7 @@ func TestParseErrors(t *testing.T) {
 		{"%1 = add %0, 3:bf17", `there is no dtype "bf17"`},
 		{"%1 = add %0, 300000000000:i32", "is not a number of dtype i32"},
 		{"%1 = expand %0 shape=[%0.2, 4]", `"%0.2" is not the extent of a tensor`},
-		{"%1 = expand %0 shape=[4]", "shape has 1 entries, and arg has 2 dimensions"},
+		{"%1 = expand %0 shape=[4]", "shape has 1 entry, and arg has 2 dimensions"},
 		{"%1 = tensor f32 [-2] contiguity=[yes]", "was neither symbolic(-1)"},
 		{"%1 = tensor f32 [99999999999, 99999999999] contiguity=[yes, yes]", "more than 2^63-1 elements"},
 		{"%1 = tensor f32 [2, 2] contiguity=[yes, yes] stride_order=[0, 0]", "is not a permutation"},

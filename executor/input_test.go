@@ -45,10 +45,10 @@ func TestInputErrors(t *testing.T) {
 		want       string // "" if the input is good
 	}{
 		{"good", contiguous, []executor.Input{dense()}, ""},
-		{"count", contiguous, []executor.Input{dense(), dense()}, "execute(): the fusion has 1 inputs, got 2: (tv0)"},
+		{"count", contiguous, []executor.Input{dense(), dense()}, "execute(): the fusion has 1 input, got 2: (tv0)"},
 		{"scalar", contiguous, []executor.Input{{Scalar: scalar.Value{Type: dtype.Int}}}, "execute(): input 0 (tv0) must be a tensor, got a scalar"},
 		{"dtype", contiguous, []executor.Input{of(dense(), dtype.Int32)}, "execute(): input 0 (tv0) has dtype Int32, but the definition says Float"},
-		{"rank", contiguous, []executor.Input{floats(ints{3}, ints{1})}, "execute(): input 0 (tv0) has 1 dimensions, but the definition says 2"},
+		{"rank", contiguous, []executor.Input{floats(ints{3}, ints{1})}, "execute(): input 0 (tv0) has 1 dimension, but the definition says 2"},
 		{"size", contiguous, []executor.Input{floats(ints{3, 5}, ints{5, 1})}, "execute(): input 0 (tv0) has size 5 in dimension 1, but the definition says 4"},
 		{"inner stride", contiguous, []executor.Input{floats(ints{3, 4}, ints{8, 2})}, "execute(): input 0 (tv0) has stride 2 in dimension 1, but the definition says that it is contiguous, which needs stride 1; sizes [3, 4], strides [8, 2]"},
 		{"outer stride", contiguous, []executor.Input{floats(ints{3, 4}, ints{5, 1})}, "execute(): input 0 (tv0) has stride 5 in dimension 0, but the definition says that it is contiguous, which needs stride 4; sizes [3, 4], strides [5, 1]"},

@@ -203,7 +203,7 @@ func (s *Scheduled) Reorder(v core.ValID, moves map[int]int) error {
 		next++
 	}
 	if n := s.tensors[v].position; !slices.Equal(to[:n], loop[:n]) {
-		return core.InvalidArgumentf("reorder(): the first %d axes of %s are computed inside its consumer; reorder before inlining", n, s.name(v))
+		return core.InvalidArgumentf("reorder(): %s has %d axes computed inside its consumer; reorder before inlining", s.name(v), n)
 	}
 	s.setLoop(v, to)
 	s.moved(v)

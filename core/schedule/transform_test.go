@@ -94,7 +94,7 @@ func TestTransformErrors(t *testing.T) {
 	require.NoError(t, s.InlineMost(nil, nil))
 	require.Equal(t, 1, s.Position(v))
 	require.EqualError(t, s.Split(v, 0, 2, true), "split(): axis 0 of tv1 is left of position 1, where tv1 is computed inside its consumer; transform before inlining")
-	require.EqualError(t, s.Reorder(v, map[int]int{0: 1}), "reorder(): the first 1 axes of tv1 are computed inside its consumer; reorder before inlining")
+	require.EqualError(t, s.Reorder(v, map[int]int{0: 1}), "reorder(): tv1 has 1 axis computed inside its consumer; reorder before inlining")
 	require.EqualError(t, s.SetLoop(v, s.Loop(v)), "set_loop_domain(): tv1 is inlined; set the domain before")
 }
 

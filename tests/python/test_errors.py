@@ -250,7 +250,7 @@ X = torch.ones(2, 3)
 EXECUTIONS = [
     ("too few", InvalidArgument, "the fusion has 2 inputs, got 1", [X]),
     ("too many", InvalidArgument, "the fusion has 2 inputs, got 3", [X, 1, 2]),
-    ("wrong rank", InvalidArgument, "input 0 (tv0) has 1 dimensions, but the definition says 2", [torch.ones(3), 1]),
+    ("wrong rank", InvalidArgument, "input 0 (tv0) has 1 dimension, but the definition says 2", [torch.ones(3), 1]),
     (
         "wrong size",
         InvalidArgument,

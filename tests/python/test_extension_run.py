@@ -235,7 +235,7 @@ def test_large_fusions():
         assert executor.execute([torch.ones(k + 1, 2)])[0].sum() == 1001 * 2 * (k + 1)
 
     in_threads(8, body)
-    with pytest.raises(InvalidArgument, match="has 1 dimensions"):
+    with pytest.raises(InvalidArgument, match="has 1 dimension"):
         executor.execute([torch.ones(2)])
 
 
