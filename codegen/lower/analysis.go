@@ -15,7 +15,8 @@ type Analysis struct {
 	graph   *graph
 	tensors map[core.ValID]*tensor
 	readers map[core.ValID][]core.ExprID
-	zero    []core.AxisID // almost-exact classes of broadcasts
+	zero    []core.AxisID       // almost-exact classes of broadcasts
+	blocks  []schedule.Parallel // dimensions of the grid that some loop has
 }
 
 // A tensor is what is derived for one tensor.
@@ -40,6 +41,11 @@ func analyse(m *schedule.Mapping) *Analysis {
 	for _, v := range a.s.Tensors() {
 		t := a.tensor(v)
 		a.tensors[v] = t
+		for _, x := range t.loop {
+			if p := a.parallel(x); p.IsBlock() && !slices.Contains(a.blocks, p) {
+				a.blocks = append(a.blocks, p)
+			}
+		}
 		for _, x := range a.axes(v) {
 			if c := m.AlmostExact(x); a.isBroadcast(x) && !seen[c] {
 				seen[c] = true

@@ -59,7 +59,17 @@ func (c *context) storeReduced(id core.ExprID, f fold, r *threadReduction) error
 		valid = c.t.And(valid, x.valid)
 	}
 	return c.conditional(c.holds(g.tests, g.among, []scalar.ID{valid}), func() error {
-		return w.accumulate(c.f.Expr(id), f, r.state())
+		if len(r.blocks) == 0 {
+			return w.accumulate(c.f.Expr(id), f, r.state())
+		}
+		for k, v := range c.f.Expr(id).Out { // nothing was there before
+			dst, err := w.write(v)
+			if err != nil {
+				return err
+			}
+			c.assign(dst, r.b.Load(r.part[k]))
+		}
+		return nil
 	})
 }
 
@@ -213,7 +223,10 @@ func (r *threadReduction) tree() {
 	}
 	for ; half > 0; half /= 2 {
 		upper := r.t.Add(at, r.t.Int(half))
-		mask := r.t.And(r.t.Lt(at, r.t.Int(half)), r.t.Lt(upper, r.t.Int(n)))
+		mask := r.t.Lt(at, r.t.Int(half))
+		if 2*half > n {
+			mask = r.t.And(mask, r.t.Lt(upper, r.t.Int(n)))
+		}
 		// Reads and writes are statements of their own: between the two of
 		// different threads there is a barrier.
 		r.b.If(mask, func() {
@@ -293,12 +306,12 @@ func (r *threadReduction) grid(id core.ExprID) error {
 	r.first(func() {
 		r.b.Add(kir.Fence{Scope: kir.GridScope})
 		old := r.b.AtomicAdd(r.name("old"), r.b.Number(dtype.Int, 1), r.b.At(counter, segment))
+		r.b.Add(kir.Fence{Scope: kir.GridScope}) // and the barrier before the ticket is read
 		r.b.Store(r.b.Index(dtype.Int, old), ticket)
 	})
 	isLast := r.b.Op(core.EqOp, r.b.Load(ticket), r.b.Index(dtype.Int, r.t.Sub(blocks, r.t.Int(1))))
 	last := r.b.Let(r.name("last"), isLast, scalar.Facts{Lo: 0, Hi: 1, Divisor: 1})
 	r.b.If(last, func() {
-		r.b.Add(kir.Fence{Scope: kir.GridScope})
 		for k := range r.part {
 			r.b.Store(r.b.Const(r.fold.identity(k)), r.part[k])
 		}

@@ -84,13 +84,19 @@ func (l *lowering) allocate(id core.ExprID, around []core.AxisID) error {
 		if err := l.declare(v); err != nil {
 			return err
 		}
-		if e.Op.Class == core.Reduction {
+		if e.Op.Class == core.Reduction && !l.isAcrossBlocks(v) {
 			if err := l.initialise(id, k); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// isAcrossBlocks reports whether v is reduced over blocks: it then is stored
+// once, by the last of them.
+func (l *lowering) isAcrossBlocks(v core.ValID) bool {
+	return slices.ContainsFunc(l.tensors[v].loop, func(a core.AxisID) bool { return l.isReduced(a) && l.parallel(a).IsBlock() })
 }
 
 // declare begins the life of the buffer of v.

@@ -96,7 +96,7 @@ func (c *context) indices(start map[core.AxisID]index, axes []core.AxisID, own [
 	start = maps.Clone(start)
 	var targets []core.AxisID
 	for _, a := range axes {
-		if !c.isBroadcast(a) && !c.isOne(a) {
+		if !c.isBroadcast(a) {
 			targets = append(targets, c.m.AlmostExact(a))
 		}
 	}
@@ -107,8 +107,25 @@ func (c *context) indices(start map[core.AxisID]index, axes []core.AxisID, own [
 	v := c.walk(start, steps)
 	out := make([]index, len(axes))
 	for i, a := range axes {
-		if out[i] = c.t.Int(0); !c.isBroadcast(a) && !c.isOne(a) {
+		if out[i] = c.t.Int(0); !c.isBroadcast(a) {
 			out[i] = v[c.m.AlmostExact(a)]
+		}
+	}
+	return out, true
+}
+
+// elements is indices for a point that has an element: along an axis of one
+// element the index is 0, wherever the loops lead.
+func (c *context) elements(start map[core.AxisID]index, axes []core.AxisID, own []int) ([]index, bool) {
+	long := slices.DeleteFunc(slices.Clone(axes), c.isOne)
+	values, ok := c.indices(start, long, own)
+	if !ok {
+		return nil, false
+	}
+	out := make([]index, len(axes))
+	for i, a := range axes {
+		if out[i] = c.t.Int(0); !c.isOne(a) {
+			out[i], values = values[0], values[1:]
 		}
 	}
 	return out, true
@@ -118,7 +135,7 @@ func (c *context) indices(start map[core.AxisID]index, axes []core.AxisID, own [
 // it computes.
 func (c *context) write(w core.ValID) (kir.Access, error) {
 	t := c.tensors[w]
-	coords, ok := c.indices(c.start, t.storage.axes, c.tensor.resizes)
+	coords, ok := c.elements(c.start, t.storage.axes, c.tensor.resizes)
 	if !ok {
 		return kir.Access{}, c.refuse("index", w, "the loops of %s do not lead to its elements in memory", c.f.Name(w))
 	}
@@ -187,7 +204,7 @@ func (c *context) read(o operand) (kir.Access, error) {
 				return c.at(o.v, coords), nil
 			}
 		}
-		if coords, ok := c.indices(c.start, axes, own); ok {
+		if coords, ok := c.elements(c.start, axes, own); ok {
 			return c.at(o.v, coords), nil
 		}
 	}
@@ -202,7 +219,7 @@ func (c *context) read(o operand) (kir.Access, error) {
 // the tensor's own.
 func (c *context) byRoot(axes []core.AxisID, own []int) ([]index, bool) {
 	root := slices.DeleteFunc(slices.Clone(c.f.Val(c.tensor.v).Domain.Root), c.isBroadcast)
-	values, ok := c.indices(c.start, root, c.tensor.resizes)
+	values, ok := c.elements(c.start, root, c.tensor.resizes)
 	if !ok {
 		return nil, false
 	}
@@ -216,7 +233,7 @@ func (c *context) byRoot(axes []core.AxisID, own []int) ([]index, bool) {
 			start[class] = c.loops[c.m.LoopClass(a)]
 		}
 	}
-	return c.indices(start, axes, own)
+	return c.elements(start, axes, own)
 }
 
 // byLogical finds indices from those of the logical axes of an operand.
@@ -234,7 +251,7 @@ func (c *context) byLogical(o operand, axes []core.AxisID) ([]index, error) {
 		case o.axis[i] == core.NoAxis:
 			return nil, c.refuse("index", o.v, "%s is read along dimension %d at more than one element", c.f.Name(o.v), i)
 		default:
-			values, found := c.indices(c.start, []core.AxisID{o.axis[i]}, c.tensor.resizes)
+			values, found := c.elements(c.start, []core.AxisID{o.axis[i]}, c.tensor.resizes)
 			if !found {
 				return nil, c.refuse("index", c.tensor.v, "the loops of %s do not lead to dimension %d of %s, which it reads", c.f.Name(c.tensor.v), i, c.f.Name(o.v))
 			}
@@ -243,7 +260,7 @@ func (c *context) byLogical(o operand, axes []core.AxisID) ([]index, error) {
 		start[c.m.AlmostExact(a)] = value
 	}
 	plain := &context{lowering: c.lowering, tensor: c.tensors[o.v], start: start}
-	coords, ok := plain.indices(start, axes, plain.tensor.resizes)
+	coords, ok := plain.elements(start, axes, plain.tensor.resizes)
 	if !ok {
 		return nil, c.refuse("index", o.v, "%s is stored in the shape of the loops that it is computed in, and %s, which reads it, does not run in loops that lead there: inline %s less",
 			c.f.Name(o.v), c.f.Name(c.tensor.v), c.f.Name(o.v))

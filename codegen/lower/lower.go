@@ -66,7 +66,11 @@ func lowerWith(s *schedule.Scheduled, o Options, after func(Pass, *kir.Kernel) e
 	if err != nil {
 		return nil, err
 	}
-	l := newLowering(analyse(m), o)
+	a := analyse(m)
+	if err := a.checkThreads(); err != nil {
+		return nil, err
+	}
+	l := newLowering(a, o)
 	for _, p := range Passes() {
 		if err := p.run(l); err != nil {
 			return nil, err

@@ -17,13 +17,14 @@ type guard struct {
 }
 
 func (c *context) holds(conditions ...[]scalar.ID) scalar.ID {
-	all := c.t.Bool(true)
-	for _, list := range conditions {
-		for _, x := range list {
-			all = c.t.And(all, x)
+	all := slices.Concat(conditions...)
+	cond := c.t.Bool(true)
+	for i, x := range all {
+		if !slices.Contains(all[:i], x) {
+			cond = c.t.And(cond, x)
 		}
 	}
-	return all
+	return cond
 }
 
 // guard returns the conditions of the statement id, or of the initialisation of
@@ -37,7 +38,10 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 		if err != nil {
 			return g, err
 		}
-		g.tests = append(c.threadTests(init), tests...)
+		g.tests = tests
+	}
+	if !init || t.storage.compact || c.s.Memory(t.v) == schedule.Shared {
+		g.tests = append(g.tests, c.threadTests(init)...)
 	}
 	if reduces {
 		once, err := c.onceAtPromoted()
@@ -51,7 +55,8 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 		if err := c.checkLimited(dims); err != nil {
 			return g, err
 		}
-		g.among = append(c.onceAmongThreads(dims), valid)
+		own := c.limited[t.v].dims
+		g.among = append(c.onceAmongThreads(slices.Concat(dims, own)), valid)
 	}
 	return g, nil
 }
@@ -178,12 +183,18 @@ func (c *context) onceAtPromoted() ([]scalar.ID, error) {
 	t := c.tensor
 	memory := c.s.Memory(t.v)
 	tests := c.foreign(func(x alienLoop) bool {
-		return x.position >= t.storage.position && !c.isPrivate(memory, x.axis) && (c.isReduced(x.axis) || c.isBroadcast(x.axis) || !t.storage.promoted)
+		return x.position >= t.storage.position && !c.isPrivate(memory, x.axis) && c.repeats(x)
 	})
 	if len(tests) > 0 && !t.storage.promoted && (c.s.Position(t.v) > 0 || c.sharesLoop()) {
 		return nil, c.refuse("repeated reduction", t.v, "%s is reduced in a loop that %s shares and that repeats it, so that it would be read before it is complete: compute it outside of that loop, or cache it before", c.f.Name(t.v), "one of its readers")
 	}
 	return tests, nil
+}
+
+// repeats reports whether iterations of a promoted loop come to the same element
+// in memory.
+func (c *context) repeats(x alienLoop) bool {
+	return c.isReduced(x.axis) || c.isBroadcast(x.axis) || !c.tensor.storage.promoted
 }
 
 // sharesLoop reports whether a reader of the tensor is in one of its loops.
@@ -289,7 +300,7 @@ func (c *context) onceAmongThreads(limited []schedule.Parallel) []scalar.ID {
 		}
 	}
 	return append(tests, c.foreign(func(x alienLoop) bool {
-		return c.isSpread(x.axis) && !c.isPrivate(memory, x.axis)
+		return c.isSpread(x.axis) && !c.isPrivate(memory, x.axis) && c.repeats(x)
 	})...)
 }
 

@@ -2,11 +2,11 @@ package lower
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -279,7 +279,7 @@ func (g *generator) schedule() *schedule.Scheduled {
 		if n := len(s.Loop(v)); n > 0 && g.chance(0.15) {
 			_ = s.Parallelize(v, g.IntN(n), schedule.Unroll)
 		}
-		if len(s.Loop(v)) > 0 && g.chance(0.1) && s.Fusion().Expr(s.Fusion().Val(v).Def).Op == core.SetOp {
+		if len(s.Loop(v)) > 0 && g.chance(0.1) && s.Fusion().Expr(s.Fusion().Val(v).Def).Op == core.SetOp && extents(s, s.Loop(v))[len(s.Loop(v))-1] == 2 {
 			_ = s.Parallelize(v, -1, schedule.Vectorize)
 		}
 	}
@@ -435,6 +435,9 @@ func outcome(seed uint64, set string, finish func(*generator, *schedule.Schedule
 	if errors.As(err, &illegal) {
 		return s, "illegal: " + illegal.Rule, nil
 	}
+	if err != nil && strings.Contains(err.Error(), "over the limit") {
+		return s, "too many threads", nil
+	}
 	return s, "right", err
 }
 
@@ -470,4 +473,33 @@ func testRandom(t *testing.T, finish func(*generator, *schedule.Scheduled)) {
 	}
 }
 
-var _ = fmt.Sprint
+// Random programs with random thread and block types and shared memory.
+func TestRandomParallelSchedules(t *testing.T) { testRandom(t, parallelise) }
+
+func parallelise(g *generator, s *schedule.Scheduled) {
+	for _, v := range g.computed(s) {
+		if s.Memory(v) == schedule.Local && g.chance(0.25) {
+			_ = s.SetMemory(v, schedule.Shared)
+		}
+	}
+	m, err := schedule.Map(s)
+	if err != nil {
+		return
+	}
+	types := []schedule.Parallel{schedule.Serial, schedule.TIDx, schedule.TIDx, schedule.TIDy, schedule.TIDz, schedule.BIDx, schedule.BIDy}
+	chosen := map[core.AxisID]schedule.Parallel{}
+	of := func(a core.AxisID) schedule.Parallel {
+		q := m.AlmostExact(m.Promotion(a))
+		if _, ok := chosen[q]; !ok {
+			chosen[q] = types[g.IntN(len(types))]
+		}
+		return chosen[q]
+	}
+	for _, v := range g.computed(s) {
+		for k, a := range s.Loop(v) {
+			if s.Parallel(a) == schedule.Serial {
+				_ = s.Parallelize(v, k, of(a))
+			}
+		}
+	}
+}

@@ -28,8 +28,8 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	if e.Op != core.SetOp {
 		return l.refuse("vector", v, "%s is vectorized and is the result of %s(): only a copy moves several elements at once; cache it", l.f.Name(v), e.Op.Name)
 	}
-	var move kir.Move
 	var cond scalar.ID
+	var dsts, srcs []kir.Access
 	for i := range width {
 		l.loops[l.m.LoopClass(a)] = l.t.Int(i)
 		c := l.context(v, false)
@@ -37,30 +37,54 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		if err != nil {
 			return err
 		}
+		dsts, srcs = append(dsts, dst), append(srcs, src)
 		if i == 0 {
-			move, cond = kir.Move{Dst: dst, Src: src}, holds
+			cond = holds
 			continue
 		}
 		next := func(first, at kir.Access) bool { return at.Index == l.t.Add(first.Index, l.t.Int(i)) }
 		switch {
-		case !next(move.Dst, dst) || !next(move.Src, src):
+		case !next(dsts[0], dst) || !next(srcs[0], src):
 			return l.refuse("vector", v, "%s is vectorized, but elements of it or of what it copies are not known to be next to each other in memory", l.f.Name(v))
 		case holds != cond && !l.implies(cond, holds):
 			return l.refuse("vector", v, "%s is vectorized by %d, which is not known to divide the extent that is split", l.f.Name(v), width)
 		}
 	}
 	l.loops[l.m.LoopClass(a)] = l.t.Int(0)
-	move.Dst.Width, move.Src.Width = int(width), int(width)
-	for _, side := range []*kir.Access{&move.Dst, &move.Src} {
+	cache := kir.CacheDefault
+	if l.s.CacheHint(v) == schedule.CacheStreaming {
+		cache = kir.CacheStreaming
+	}
+	if l.isLocal(dsts[0]) && l.isLocal(srcs[0]) {
+		return l.conditional(cond, func() error {
+			for i, dst := range dsts {
+				l.b.Add(kir.Assign{Dst: dst, Value: l.loadFrom(srcs[i])})
+			}
+			return nil
+		})
+	}
+	dst, src := dsts[0], srcs[0]
+	for _, side := range []*kir.Access{&dst, &src} {
 		b := &l.b.Kernel().Buffers[side.Buffer]
 		if bytes := int(width) * b.DType.Size(); bytes > b.Align || !l.t.Divides(l.t.Int(width), side.Index) {
 			return l.refuse("vector", v, "%s is vectorized by %d, and the address of %s is not known to be a multiple of %d bytes", l.f.Name(v), width, b.Name, bytes)
 		}
+		side.Width = int(width)
 	}
-	if l.s.CacheHint(v) == schedule.CacheStreaming {
-		move.Cache = kir.CacheStreaming
-	}
-	return l.conditional(cond, func() error { l.b.Add(move); return nil })
+	return l.conditional(cond, func() error {
+		if !l.isLocal(dst) && !l.isLocal(src) { // by way of registers
+			id := l.b.Local(l.name("vector"), l.b.Kernel().Buffers[src.Buffer].DType, width)
+			through := l.b.Vector(int(width), id, l.t.Int(0))
+			l.b.Add(kir.Move{Dst: through, Src: src, Cache: cache})
+			src = through
+		}
+		l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache})
+		return nil
+	})
+}
+
+func (l *lowering) isLocal(a kir.Access) bool {
+	return l.b.Kernel().Buffers[a.Buffer].Space == kir.Local
 }
 
 // copied returns both sides of a copy of one element and its condition.
