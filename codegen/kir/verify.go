@@ -22,7 +22,8 @@ import (
 //   - declarations: a Local or Shared buffer has one Declare, and its accesses
 //     are below it in the same block or inside; a Global buffer has one pointer
 //     argument.
-//   - buffers: one stride per axis of the shape; a power of two as alignment;
+//   - buffers: one stride per axis of the shape; no size that is negative for
+//     every argument; a power of two as alignment;
 //     a Local buffer has constant shape and size; a Shared one lies at a multiple of
 //     its alignment within the block's memory; ReadOnly and Zeroed ones are
 //     Global.
@@ -314,6 +315,11 @@ func (v *verifier) kernel() {
 
 func (v *verifier) buffer(b *Buffer) {
 	v.index(append(append([]scalar.ID{b.Size}, b.Shape...), b.Stride...)...)
+	for _, id := range append([]scalar.ID{b.Size}, b.Shape...) {
+		if v.t.Facts(id).Hi < 0 {
+			v.problem("the size %s is negative", v.k.Expr(id))
+		}
+	}
 	if len(b.Stride) != len(b.Shape) {
 		v.problem("%d strides for %d axes", len(b.Stride), len(b.Shape))
 	}

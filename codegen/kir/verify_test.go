@@ -190,6 +190,7 @@ func TestVerify(t *testing.T) {
 			unused := b.Buffer("unused", Local, dtype.Float, b.T.Int(2), b.T.Int(2))
 			b.kernel.Buffers[unused].Stride = b.kernel.Buffers[unused].Stride[:1]
 		}, "buffer unused: 1 strides for 2 axes"},
+		{"negative size", func(b *sample) { b.kernel.Buffers[b.Buffer("unused", Local, dtype.Float)].Size = b.T.Int(-1) }, "the size -1 is negative"},
 		{"alignment", func(b *sample) { b.kernel.Buffers[b.counter].Align = 12 }, "alignment 12 is not a power of two"},
 		{"Local of variable size", func(b *sample) { b.Buffer("unused", Local, dtype.Float, b.n) }, "a Local buffer has the size n, which is not constant"},
 		{"Shared at an odd place", func(b *sample) {

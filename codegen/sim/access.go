@@ -220,8 +220,6 @@ func (b *block) accessProblem(a *access, w *located, lane int32) bool {
 // effect reports that a number with a taint has an effect. what is the number.
 func (b *block) effect(taint uint8, f Finding, what string, at *statement) {
 	switch {
-	case taint&reported != 0:
-		return
 	case taint&undefined != 0:
 		f.Kind, f.Detail = Uninitialised, what+" depends on memory that nothing wrote"
 	case taint&divided != 0:
@@ -240,17 +238,22 @@ func (b *block) memoryOf(a *access) *memory {
 	return b.m.global[a.id]
 }
 
+// forget makes out 0 where threads load what they may not.
+func (b *block) forget(out *lanes, w *located) {
+	out.tainted = false
+	if len(w.lanes) < len(b.lanes) {
+		for _, l := range b.lanes {
+			out.set(int(l), scalar.Value{})
+			out.taint[l] = 0
+		}
+	}
+}
+
 // load sets out to elements of Global or Shared memory.
 func (b *block) load(a *access, out *lanes) {
 	w, m := b.locate(a), b.memoryOf(a)
 	b.count(a, &w)
-	out.tainted = false
-	if len(w.lanes) < len(b.lanes) {
-		for _, l := range b.lanes {
-			out.taint[l] = reported
-		}
-		out.tainted = true
-	}
+	b.forget(out, &w)
 	for _, l := range w.lanes {
 		address := w.base + w.element(l)*int64(a.element)
 		t := b.read(a, m, address, a.element, l)
@@ -263,12 +266,7 @@ func (b *block) load(a *access, out *lanes) {
 // loadLocal sets out to elements of registers.
 func (b *block) loadLocal(a *access, out *lanes) {
 	w, r := b.locate(a), b.registers[a.id]
-	out.tainted = len(w.lanes) < len(b.lanes)
-	if out.tainted {
-		for _, l := range b.lanes {
-			out.taint[l] = reported
-		}
-	}
+	b.forget(out, &w)
 	for _, l := range w.lanes {
 		p := int(w.element(l))*b.m.threads + int(l)
 		out.copyElement(int(l), r, p)
@@ -333,7 +331,7 @@ func (b *block) move(dst, src *access) {
 	if len(lanes) < len(to.lanes) {
 		for _, l := range to.lanes {
 			for e := range dst.width {
-				r.taint[(int(to.element(l))+e)*b.m.threads+int(l)] = reported
+				r.taint[(int(to.element(l))+e)*b.m.threads+int(l)] = 0
 			}
 		}
 	}
@@ -439,8 +437,6 @@ func (b *block) land(lane int32, c *asyncCopy) {
 		x.flags = copied
 		if c.taint == 0 {
 			x.flags |= valid
-		} else if c.taint&reported != 0 {
-			x.flags |= excused
 		}
 		x.writeSpan, x.writer, x.writeAt = b.span[lane>>5], uint16(lane), c.a.at.number
 	}
@@ -475,7 +471,7 @@ func (b *block) atomicAdd(a *access, x *lanes, old kir.SymbolID) {
 		if t := x.flawAt(l); t != 0 {
 			b.effect(t, Finding{Thread: int(l), Buffer: a.buffer.Name, Index: w.element(l)}, "the value added", a.at)
 		}
-		taint := b.atomicRead(a, m, address, l)
+		b.atomicRead(a, m, address, l)
 		sum.load(0, m.data[address:])
 		before := sum.get(0)
 		after, err := core.EvalScalar(core.AddOp, before.Type, []scalar.Value{before, x.get(int(l))})
@@ -484,26 +480,24 @@ func (b *block) atomicAdd(a *access, x *lanes, old kir.SymbolID) {
 		}
 		sum.set(0, after)
 		sum.store(0, data)
-		b.write(a, m, address, a.element, l, data, taint, atomic)
+		b.write(a, m, address, a.element, l, data, 0, atomic)
 		if a.buffer.Space == kir.Global {
 			b.exchange(l, m, address)
 		}
 		if bound != nil {
-			bound.v[l], bound.taint[l] = before.I, taint
-			bound.tainted = bound.tainted || taint != 0
+			bound.v[l] = before.I
 		}
 	}
 }
 
-// atomicRead returns the taint of the element before an atomic operation.
-func (b *block) atomicRead(a *access, m *memory, address int64, lane int32) uint8 {
+// atomicRead reports that nothing wrote the element before an atomic operation.
+func (b *block) atomicRead(a *access, m *memory, address int64, lane int32) {
 	for _, c := range m.cellsOf(address, a.element) {
 		if c.flags&valid == 0 && c.flags&inFlight == 0 {
 			b.effect(undefined, Finding{Thread: int(lane), Buffer: a.buffer.Name, Index: b.elementAt(a, address)}, "the element added to", a.at)
-			return reported
+			return
 		}
 	}
-	return 0
 }
 
 // nodeList compiles several index expressions.

@@ -105,6 +105,43 @@ func TestFindings(t *testing.T) {
 			b.Add(kir.Fence{Scope: kir.GridScope})
 			b.If(b.T.Eq(t, b.T.Int(5)), func() { b.Store(one(b), a, b.T.Int(0)) }, nil)
 		}, []sim.Kind{sim.Race, sim.Uninitialised}, ""},
+		{"the first of several readers writes", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(2)), b.T.Int(0)
+			warp := b.T.FloorDiv(t, b.T.Int(32))
+			b.If(b.T.Eq(b.T.Mod(t, b.T.Int(32)), zero), func() { b.Store(one(b), a, warp) }, nil)
+			b.Add(block())
+			b.Store(b.Load(a, warp), y, t)
+			b.If(b.T.Eq(b.T.Mod(t, b.T.Int(32)), zero), func() { b.Store(one(b), a, warp) }, nil)
+		}, []sim.Kind{sim.Race}, ""},
+		{"a reader before a fence, another after it, then a write by the second", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
+			only := func(lane int64, body func()) { b.If(b.T.Eq(t, b.T.Int(lane)), body, nil) }
+			only(3, func() { b.Store(one(b), a, zero) })
+			b.Add(block())
+			only(3, func() { b.Store(b.Load(a, zero), y, zero) })
+			b.Add(kir.Fence{Scope: kir.GridScope})
+			only(4, func() { b.Store(b.Load(a, zero), y, b.T.Int(1)) })
+			b.Add(kir.Fence{Scope: kir.GridScope})
+			only(4, func() { b.Store(one(b), a, zero) })
+		}, []sim.Kind{sim.Race}, "by block 0 thread 3 at"},
+		{"readers in two warps, then a write in the second", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
+			only := func(lane int64, body func()) { b.If(b.T.Eq(t, b.T.Int(lane)), body, nil) }
+			only(40, func() { b.Store(one(b), a, zero) })
+			b.Add(block())
+			b.If(b.T.Eq(b.T.Mod(t, b.T.Int(32)), b.T.Int(8)), func() { b.Store(b.Load(a, zero), y, t) }, nil)
+			only(40, func() { b.Store(one(b), a, zero) })
+		}, []sim.Kind{sim.Race}, ""},
+		{"a reader in another warp before the barrier", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
+			only := func(lane int64, body func()) { b.If(b.T.Eq(t, b.T.Int(lane)), body, nil) }
+			only(40, func() { b.Store(one(b), a, zero) })
+			b.Add(block())
+			only(7, func() { b.Store(b.Load(a, zero), y, zero) })
+			b.Add(block())
+			only(40, func() { b.Store(b.Load(a, zero), y, b.T.Int(1)) })
+			only(40, func() { b.Store(one(b), a, zero) })
+		}, nil, ""},
 		{"lanes of a warp that are not there", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
 			b.Kernel().Launch.Block[0] = b.T.Int(48)
 			b.Store(b.Shuffle(kir.ShuffleXor, one(b), 16, 32), y, t)
@@ -169,6 +206,54 @@ func TestWriteUnderSource(t *testing.T) {
 	report, err := sim.Run(b.Kernel(), []sim.Argument{pointer(counted(32, sample))}, sim.Options{})
 	require.NoError(t, err)
 	require.Equal(t, []sim.Kind{sim.AsyncReuse}, kinds(report))
+}
+
+// TestReadByBlocks: every block reads the elements of x, then one block writes
+// one. Only a grid barrier or a ticket orders that.
+func TestReadByBlocks(t *testing.T) {
+	const threads, blocks = 64, 4
+	build := func(between string) *kir.Kernel {
+		b := kir.NewBuilder("readers", dtype.Int32)
+		x, y := b.Global("x", dtype.Float, b.T.Int(2)), b.Global("y", dtype.Float, b.T.Int(threads*blocks))
+		word, counter := b.Global("word", dtype.Int, b.T.Int(1)), b.Global("counter", dtype.Int32, b.T.Int(1))
+		b.Kernel().Buffers[word].Zeroed = true
+		t0, block, zero := b.Thread(0, threads), b.BlockIndex(0, b.T.Int(blocks)), b.T.Int(0)
+		// Both warps read x[0], and the second alone x[1].
+		b.Store(b.Op(core.AddOp, b.Load(x, zero), b.Load(x, b.T.FloorDiv(t0, b.T.Int(32)))), y, b.T.Add(b.T.Mul(block, b.T.Int(threads)), t0))
+		writes := func() { b.Store(b.Float(dtype.Float, 1), x, zero); b.Store(b.Float(dtype.Float, 1), x, b.T.Int(1)) }
+		first := b.T.And(b.T.Eq(block, zero), b.T.Eq(t0, zero))
+		switch between {
+		case "nothing":
+			b.If(first, writes, nil)
+		case "grid barrier":
+			b.Kernel().Launch.Cooperative = true
+			b.Add(kir.Barrier{Scope: kir.GridScope, Semaphore: b.At(word, zero)})
+			b.If(first, writes, nil)
+		default: // a ticket, perhaps without what publishes the reads
+			if between != "ticket without barrier" {
+				b.Add(kir.Barrier{Scope: kir.BlockScope})
+			}
+			b.If(b.T.Eq(t0, zero), func() {
+				if between != "ticket without fence" {
+					b.Add(kir.Fence{Scope: kir.GridScope})
+				}
+				old := b.AtomicAdd("old", b.Number(dtype.Int32, 1), b.At(counter, zero))
+				b.Add(kir.Fence{Scope: kir.GridScope})
+				b.If(b.T.Eq(old, b.T.Int(blocks-1)), writes, nil)
+			}, nil)
+		}
+		return b.Kernel()
+	}
+	for between, want := range map[string][]sim.Kind{"nothing": {sim.Race}, "grid barrier": nil, "ticket": nil,
+		"ticket without barrier": {sim.Race}, "ticket without fence": {sim.Race}} {
+		for _, options := range []sim.Options{{}, {Order: sim.Reverse}, {Order: sim.Random, Seed: 1}, {Order: sim.Random, Seed: 2}} {
+			k := build(between)
+			require.NoError(t, k.Verify())
+			report, err := sim.Run(k, []sim.Argument{pointer(floats(2, 3)), pointer(room(4 * threads * blocks)), pointer(zeros(8)), pointer(zeros(4))}, options)
+			require.NoError(t, err)
+			require.Equal(t, want, kinds(report), "%s: %v", between, report.Err())
+		}
+	}
 }
 
 // TestReleaseByOthers: a fence by each thread before the barrier is no release

@@ -12,12 +12,12 @@ import (
 )
 
 // What makes a number useless, as bits. An operation passes on what its
-// operands have; a report is made where it has an effect.
+// operands have; a report is made where it has an effect, once: what follows
+// is taken to be defined.
 const (
 	undefined  = 1 << iota // it comes from memory that nothing wrote
 	overflowed             // an index that the kernel's index type does not hold
 	divided                // an index divided by zero
-	reported               // it comes from an access that was reported: its effects are not
 )
 
 // An indexNode is an index expression, compiled.

@@ -16,7 +16,7 @@ type cell struct {
 	writer              uint16 // threads
 	reader, other       uint16 // the first of readSpan and the last other one, noThread if there is none
 	owner               uint16 // 1 + the buffer through which it was declared or written
-	user                uint16 // 1 + the buffer through which it was last accessed
+	user                uint16 // 1 + the buffer through which it was last written
 	flags               uint8
 }
 
@@ -29,7 +29,6 @@ const (
 	copied                // an asynchronous copy was the last to write it
 	atomic                // the last write was atomic
 	redundant             // the last write may be one of several that agree
-	excused               // it is not valid, and why was reported
 )
 
 // An earlierRead is a read of a cell by a block before another block read it.
@@ -66,16 +65,12 @@ func (b *block) read(a *access, m *memory, address int64, n int, lane int32) uin
 		switch {
 		case c.flags&inFlight != 0:
 			b.conflict(AsyncUse, a, c.writeAt, c.writeSpan, c.writer, address, lane)
-			taint |= reported
 			continue
 		case a.buffer.Space == kir.Shared && c.owner != a.owner && c.owner != 0:
 			b.conflict(StaleOwner, a, c.writeAt, c.writeSpan, c.writer, address, lane)
-			taint |= reported
 			continue
-		case c.flags&excused != 0:
-			taint |= reported
 		case c.flags&valid == 0:
-			taint |= undefined
+			taint = undefined
 		}
 		if c.writeSpan != 0 && !b.ordered(c.writeSpan, c.writer, lane) {
 			kind := Race
@@ -83,10 +78,8 @@ func (b *block) read(a *access, m *memory, address int64, n int, lane int32) uin
 				kind = AsyncUse
 			}
 			b.conflict(kind, a, c.writeAt, c.writeSpan, c.writer, address, lane)
-			taint |= reported
 		}
 		b.noteRead(c, a.at.number, lane)
-		c.user = a.owner
 	}
 	return taint
 }
@@ -135,12 +128,8 @@ func (b *block) write(a *access, m *memory, address int64, n int, lane int32, da
 		c.writeSpan, c.writer, c.writeAt = b.span[lane>>5], uint16(lane), a.at.number
 		c.readSpan, c.readers, c.earlier, c.owner, c.user = 0, 0, 0, a.owner, a.owner
 		c.flags = flags
-		switch {
-		case flags&inFlight != 0:
-		case taint == 0:
+		if taint == 0 && flags&inFlight == 0 {
 			c.flags |= valid
-		case taint&reported != 0:
-			c.flags |= excused
 		}
 	}
 	if data != nil {
@@ -240,7 +229,7 @@ func (m *memory) declare(address, n int64, owner uint16) {
 	cells := m.cells[address>>m.shift : (address+n)>>m.shift]
 	for i := range cells {
 		if c := &cells[i]; c.flags&inFlight == 0 {
-			c.flags &^= valid | excused
+			c.flags &^= valid
 			c.owner = owner
 		}
 	}

@@ -220,11 +220,10 @@ func (b *block) shuffle(s *shuffle, out, from *lanes) {
 		}
 		if active[source>>5]>>(source&31)&1 == 0 {
 			b.found(Finding{Kind: InactiveLane, Thread: int(l), Detail: fmt.Sprintf("lane %d, which does not take part, is read", source&31)}, s.at)
-			taint |= reported
-		} else {
-			out.copyElement(int(l), from, int(source))
-			taint |= from.flawAt(source)
+			source = l
 		}
+		out.copyElement(int(l), from, int(source))
+		taint |= from.flawAt(source)
 		out.taint[l] = taint
 		out.tainted = out.tainted || taint != 0
 	}
