@@ -37,7 +37,13 @@ type Options struct {
 // A Source is the text of kernels.
 type Source struct {
 	Text    string
-	Kernels []string // names of the functions, in order
+	Kernels []Function // in order
+}
+
+// A Function is a kernel in a text.
+type Function struct {
+	Name       string
+	Parameters string // the type of its parameter structure; empty: it has none
 }
 
 // Print returns the text of a kernel. It fails for what the architecture or
@@ -61,7 +67,7 @@ func PrintAll(kernels []*kir.Kernel, o Options) (Source, error) {
 		}
 		seen[p.name] = true
 		needs = append(needs, p.needs...)
-		s.Kernels = append(s.Kernels, p.name)
+		s.Kernels = append(s.Kernels, Function{p.name, p.structure()})
 		body.WriteString(p.text.String())
 	}
 	s.Text = deviceText(needs) + body.String()
@@ -89,6 +95,7 @@ type printer struct {
 	uses        map[kir.ValueID]int // reads of a value by the statement
 	written     map[kir.ValueID]text
 	temporaries int
+	lazy        int // texts around the current value that may leave it out
 }
 
 func newPrinter(k *kir.Kernel, o Options) *printer {

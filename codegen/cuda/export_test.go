@@ -1,6 +1,9 @@
 package cuda
 
 import (
+	"errors"
+	"slices"
+
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
@@ -21,3 +24,18 @@ func (r row) Result() dtype.Type     { return r.result }
 func CastKernel(from, to dtype.Type) *kir.Kernel {
 	return row{core.CastOp, []dtype.Type{from}, to}.kernel()
 }
+
+// Body returns the text of a kernel without the device functions, and the names
+// of those that it asks for itself.
+func Body(k *kir.Kernel, o Options) (string, []string, error) {
+	p := newPrinter(k, o)
+	p.kernel()
+	needs := slices.Clone(p.needs)
+	slices.Sort(needs)
+	return p.text.String(), slices.Compact(needs), errors.Join(p.problems...)
+}
+
+// FieldNames returns the names of the fields of a kernel's parameters.
+func FieldNames(k *kir.Kernel) []string { return newPrinter(k, Options{}).arguments }
+
+var NVRTC = nvrtc

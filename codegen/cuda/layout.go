@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"strings"
 
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core/dtype"
@@ -64,8 +65,13 @@ func (p *printer) parameters() {
 	p.line("")
 }
 
-// structure is the name of the parameter structure.
-func (p *printer) structure() string { return p.name + "_Parameters" }
+// structure is the name of the parameter structure, empty if there is none.
+func (p *printer) structure() string {
+	if len(p.k.Arguments) == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(p.name, "_") + "_Parameters"
+}
 
 // argumentType returns the type of a field with what stands before its name.
 func (p *printer) argumentType(a *kir.Argument) string {

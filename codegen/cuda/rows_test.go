@@ -117,22 +117,37 @@ type compilation struct {
 	} `json:"functions"`
 }
 
-// nvrtc compiles a text for an architecture; it skips the test where there is
-// no NVRTC, and fails it if that is so in CI.
+// nvrtc compiles a text for an architecture.
 func nvrtc(t testing.TB, text, arch string, options ...string) compilation {
+	t.Helper()
+	return compileAll(t, arch, []string{text}, options)[0]
+}
+
+func nvrtcAll(t testing.TB, arch string, texts ...string) []compilation {
+	t.Helper()
+	return compileAll(t, arch, texts, nil)
+}
+
+// compileAll skips the test where there is no NVRTC, and fails it if that is so
+// in CI.
+func compileAll(t testing.TB, arch string, texts, options []string) []compilation {
 	t.Helper()
 	python := os.Getenv("PYTHON")
 	if python == "" {
 		python = filepath.Join(root, ".venv", "bin", "python")
 	}
-	file := filepath.Join(t.TempDir(), "kernel.cu")
-	require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	args := []string{filepath.Join(root, "tools", "nvrtc_compile.py"), "--arch", arch}
 	for _, o := range options {
 		args = append(args, "--option="+o)
 	}
+	folder := t.TempDir()
+	for i, text := range texts {
+		file := filepath.Join(folder, fmt.Sprintf("kernel%d.cu", i))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+		args = append(args, file)
+	}
 	var out, problems bytes.Buffer
-	command := exec.Command(python, append(args, file)...)
+	command := exec.Command(python, args...)
 	command.Stdout, command.Stderr = &out, &problems
 	err := command.Run()
 	const noNVRTC = 3
@@ -140,18 +155,14 @@ func nvrtc(t testing.TB, text, arch string, options ...string) compilation {
 		require.Empty(t, os.Getenv("CI"), "%v\n%s", err, &problems)
 		t.Skipf("this test needs a Python with an NVRTC library, such as torch brings: %v\n%s", err, &problems)
 	}
-	var c compilation
-	require.NoError(t, json.Unmarshal(out.Bytes(), &c), "%s%s", &out, &problems)
-	return c
-}
-
-// lines is text with line numbers.
-func lines(text string) string {
-	var b bytes.Buffer
-	for i, line := range bytes.Split([]byte(text), []byte("\n")) {
-		fmt.Fprintf(&b, "%4d %s\n", i+1, line)
+	var all []compilation
+	for decoder := json.NewDecoder(&out); decoder.More(); {
+		var c compilation
+		require.NoError(t, decoder.Decode(&c))
+		all = append(all, c)
 	}
-	return b.String()
+	require.Len(t, all, len(texts), "%s", &problems)
+	return all
 }
 
 // TestRowsCompile compiles every op of the table on every type in one
@@ -171,15 +182,12 @@ func TestRowsCompile(t *testing.T) {
 		s, err := PrintAll(kernels, Options{Arch: arch.sm})
 		require.NoError(t, err)
 		c := nvrtc(t, s.Text, arch.name, "--ptxas-options=-O1")
-		if dump := os.Getenv("DUMP"); dump != "" {
-			require.NoError(t, os.WriteFile(dump, []byte(s.Text), 0o644))
-		}
 		require.True(t, c.OK, "%s", c.Log)
 		require.Empty(t, c.Log)
 		most := 0
-		for _, name := range s.Kernels {
-			f, ok := c.Functions[name]
-			require.True(t, ok, name)
+		for _, k := range s.Kernels {
+			f, ok := c.Functions[k.Name]
+			require.True(t, ok, k.Name)
 			most = max(most, f.Registers)
 		}
 		t.Logf("%s: %d kernels in %.1f s, at most %d registers", arch.name, len(kernels), c.Seconds, most)

@@ -14,8 +14,8 @@ import (
 func (p *printer) kernel() {
 	p.parameters()
 	parameter := ""
-	if len(p.k.Arguments) > 0 {
-		parameter = "const __grid_constant__ " + p.structure() + " p"
+	if s := p.structure(); s != "" {
+		parameter = "const __grid_constant__ " + s + " p"
 	}
 	p.line("extern \"C\" __global__ void %s%s%s(%s) {", p.cluster(), p.launchBounds(), p.name, parameter)
 	p.depth++

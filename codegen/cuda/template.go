@@ -63,6 +63,8 @@ type template struct {
 	slots  [3]int // how often each operand is written
 	calls  []string
 	only   bool // an operand and nothing else
+	lazy   bool // some operands are not always evaluated
+	divide bool
 }
 
 // A piece is literal text, then an operand if slot is not negative. need is how
@@ -87,6 +89,8 @@ func parseTemplate(source string) *template {
 				t.level = min(t.level, level)
 			}
 		}
+		t.divide = t.divide || token == "/"
+		t.lazy = t.lazy || token == "?" || token == "&&" || token == "||"
 		switch {
 		case token == "(":
 			depth++
@@ -183,14 +187,4 @@ func (t *template) apply(operands []text) text {
 		}
 	}
 	return text{code: b.String(), level: t.level}
-}
-
-// divides reports whether the text has a division.
-func (t *template) divides() bool {
-	for _, p := range t.pieces {
-		if strings.Contains(p.code, "/") {
-			return true
-		}
-	}
-	return false
 }

@@ -13,7 +13,8 @@ import (
 const maxInline = 90
 
 // A statement's values are written inside each other, but for those that are
-// read twice, are long, or are exchanged between threads: these get names.
+// read twice or are long, and shuffles where C++ might not evaluate them: these
+// get names.
 
 // begin prepares for the values of a statement that reads the given ones.
 func (p *printer) begin(ids ...kir.ValueID) {
@@ -51,7 +52,7 @@ func (p *printer) value(id kir.ValueID) text {
 	v := &p.k.Values[id]
 	t := p.render(v)
 	shared := p.uses[id] > 1 && !t.simple
-	if shared || v.Kind == kir.Shuffle || len(t.code) > maxInline {
+	if shared || v.Kind == kir.Shuffle && p.lazy > 0 || len(t.code) > maxInline {
 		name := p.names.numbered("v", &p.temporaries)
 		p.line("const %s %s = %s;", p.computed(v.DType), name, t.code)
 		t = text{code: name, level: levelAtom, simple: true}
@@ -280,9 +281,15 @@ func (p *printer) operation(v *kir.Value) text {
 		return atom("0")
 	}
 	p.needsOf(t, compute)
+	if t.lazy {
+		p.lazy++
+	}
 	operands := make([]text, len(v.Args))
 	for i, a := range v.Args {
 		operands[i] = p.value(a)
+	}
+	if t.lazy {
+		p.lazy--
 	}
 	x := t.apply(operands)
 	switch {
@@ -307,7 +314,7 @@ func (p *printer) needsOf(t *template, compute dtype.Type) {
 			}
 		}
 	}
-	if compute.IsComplex() && t.divides() {
+	if compute.IsComplex() && t.divide {
 		p.need("complex.divide")
 	}
 }

@@ -114,7 +114,7 @@ __device__ inline Float8E8M0 toFloat8E8M0(float x) {
   return {(unsigned char)(a < 0x7f400000 ? (a + 0x00400000) >> 23 : 0xff)};
 }
 
-//@ toFloatOdd needs bitCast
+//@ toFloatOdd
 // x as a float with an odd mantissa if it is between two of them. A narrower
 // type rounds from it as from x itself (S. Boldo, G. Melquiond, "When double
 // rounding is odd", 2005).

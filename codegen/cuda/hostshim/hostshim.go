@@ -83,12 +83,12 @@ func Build(dir string, s cuda.Source) (*Program, error) {
 func whole(s cuda.Source) string {
 	var b strings.Builder
 	b.WriteString("#include \"cuda_on_host.h\"\n\n" + s.Text + "#include \"run.h\"\n\n")
-	for _, name := range s.Kernels {
-		call := name + "()"
-		if strings.Contains(s.Text, "struct "+name+"_Parameters {") {
-			call = fmt.Sprintf("%s(*(const %s_Parameters*)p)", name, name)
+	for _, k := range s.Kernels {
+		call := k.Name + "()"
+		if k.Parameters != "" {
+			call = fmt.Sprintf("%s(*(const %s*)p)", k.Name, k.Parameters)
 		}
-		fmt.Fprintf(&b, "static host::Register register_%s(\"%s\", [](void* p) { (void)p; %s; });\n", name, name, call)
+		fmt.Fprintf(&b, "static host::Register register_%s(\"%s\", [](void* p) { (void)p; %s; });\n", k.Name, k.Name, call)
 	}
 	return b.String()
 }
