@@ -148,20 +148,56 @@ func TestInterrupt(t *testing.T) {
 	require.ErrorIs(t, plan.Run(in, []unsafe.Pointer{unsafe.Pointer(&out[0])}, random, &stop), cpu.ErrInterrupted)
 }
 
-// The tasks of a long fold are few, whatever its size; left alone, this one
-// would take a day.
+// The tasks of a long fold are few, whatever its size; left alone, these would
+// take days.
 func TestInterruptWithinATask(t *testing.T) {
-	p := &program{t, core.NewFusion()}
-	x := p.call("expand", p.call("broadcast", p.tensor(-1), []bool{false, true}), []int{-1, 1 << 45})
-	p.output(p.call("sum", p.call("exp", x), []int{1}))
-	p.f.Freeze()
-	in := []executor.Input{floats([]int64{3}, []int64{1})}
-	plan, err := executorOf(t, p.f).Plan(in)
-	require.NoError(t, err)
-	var stop atomic.Bool
-	time.AfterFunc(20*time.Millisecond, func() { stop.Store(true) })
-	out := make([]float32, 3)
-	require.ErrorIs(t, plan.Run(in, []unsafe.Pointer{unsafe.Pointer(&out[0])}, random, &stop), cpu.ErrInterrupted)
+	for name, body := range map[string]func(p *program, x core.ValID) core.ValID{
+		"fold": func(p *program, x core.ValID) core.ValID { return p.call("sum", p.call("exp", x), []int{1}) },
+		"product": func(p *program, x core.ValID) core.ValID {
+			return p.call("matmul", x, p.call("permute", x, []int{1, 0}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &program{t, core.NewFusion()}
+			x := p.call("expand", p.call("broadcast", p.tensor(3), []bool{false, true}), []int{-1, 1 << 45})
+			p.output(body(p, x))
+			p.f.Freeze()
+			in := []executor.Input{floats([]int64{3}, []int64{1})}
+			plan, err := executorOf(t, p.f).Plan(in)
+			require.NoError(t, err)
+			var stop atomic.Bool
+			time.AfterFunc(20*time.Millisecond, func() { stop.Store(true) })
+			out := make([]float32, 9)
+			require.ErrorIs(t, plan.Run(in, []unsafe.Pointer{unsafe.Pointer(&out[0])}, random, &stop), cpu.ErrInterrupted)
+		})
+	}
+}
+
+// A loop over the dimensions beside the empty one would take days.
+func TestHugeResultsWithoutElements(t *testing.T) {
+	const huge = 1 << 45
+	for name, body := range map[string]func(p *program, x core.ValID) core.ValID{
+		"matmul":  func(p *program, x core.ValID) core.ValID { return p.call("matmul", x, p.tensor(3, 2)) },
+		"linear":  func(p *program, x core.ValID) core.ValID { return p.call("linear", x, p.tensor(2, 3)) },
+		"argsort": func(p *program, x core.ValID) core.ValID { return p.call("argsort", x, 1) },
+		"topk":    func(p *program, x core.ValID) core.ValID { return p.call("topk", x, 0, 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &program{t, core.NewFusion()}
+			p.output(body(p, p.tensor(huge, 0, 3)))
+			p.f.Freeze()
+			in := []executor.Input{{Tensor: true, DType: dtype.Float, Data: floats(nil, nil).Data, Sizes: []int64{huge, 0, 3}, Strides: []int64{3, 3, 1}}}
+			if name == "matmul" || name == "linear" {
+				in = append(in, floats([]int64{3, 2}, []int64{2, 1}))
+			}
+			if name == "linear" {
+				in[1] = floats([]int64{2, 3}, []int64{3, 1})
+			}
+			plan, err := executorOf(t, p.f).Plan(in)
+			require.NoError(t, err)
+			require.NoError(t, plan.Run(in, []unsafe.Pointer{nil}, random, nil))
+		})
+	}
 }
 
 // A plan does not depend on the value of this scalar, and refuses it all the

@@ -121,7 +121,7 @@ func (w *multiplier[T]) do(x *block) {
 	sums := w.sums[:int(ceilDiv(x.rows, panelRows))*across]
 	clear(sums)
 	transposed := matrix{t: p.b.t, offset: p.b.offset, rows: p.b.cols, cols: p.b.rows}
-	for k := int64(0); k < p.k; k += productDepth {
+	for k := int64(0); k < p.k && !w.r.stopped(); k += productDepth {
 		depth := int(min(productDepth, p.k-k))
 		w.pack(w.a, panelRows, &p.a, x.row, x.rows, k, depth)
 		w.pack(w.b, panelCols, &transposed, x.col, x.cols, k, depth)

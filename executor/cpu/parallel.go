@@ -31,6 +31,10 @@ func caught(f func() error) (err error) {
 	return f()
 }
 
+// stopped reports whether the run was asked to stop. What does a task that may
+// be long asks now and then, and returns with the task undone: parallel sees it.
+func (r *run) stopped() bool { return r.stop != nil && r.stop.Load() }
+
 // parallel calls body on as many goroutines as there are processors and tasks
 // for them; each asks next for tasks, from 0 to tasks-1, until there are none.
 // work is the cost of all tasks in element operations.
@@ -45,7 +49,7 @@ func (r *run) parallel(tasks, work int64, body func(next func() (int64, bool)) e
 		if failed.Load() {
 			return 0, false
 		}
-		if r.stop != nil && r.stop.Load() {
+		if r.stopped() {
 			stopped.Store(true)
 			return 0, false
 		}

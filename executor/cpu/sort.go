@@ -48,13 +48,13 @@ func sortLines(s *opaqueStep, dim int, descending bool, yield func(r *run, index
 			var order []int64
 			switch {
 			case x.dtype.IsFloat():
-				order = sortFloats(loadFloats(x.dtype, p, step, n), descending)
+				order = sortFloats(r, loadFloats(x.dtype, p, step, n), descending)
 			case x.dtype == dtype.UInt64:
-				order = sortNumbers(load[uint64](x.dtype, p, step, n), descending)
+				order = sortNumbers(r, load[uint64](x.dtype, p, step, n), descending)
 			case x.dtype.IsBool():
-				order = sortNumbers(load[uint8](x.dtype, p, step, n), descending)
+				order = sortNumbers(r, load[uint8](x.dtype, p, step, n), descending)
 			default:
-				order = sortNumbers(load[int64](x.dtype, p, step, n), descending)
+				order = sortNumbers(r, load[int64](x.dtype, p, step, n), descending)
 			}
 			yield(r, l.index, order)
 		})
@@ -78,8 +78,8 @@ type keyed[T any] struct {
 
 // sortFloats returns the positions of values in order. [cmp.Compare] puts NaN
 // first.
-func sortFloats(values []float64, descending bool) []int64 {
-	return positionsInOrder(values, descending, func(a, b float64) int {
+func sortFloats(r *run, values []float64, descending bool) []int64 {
+	return positionsInOrder(r, values, descending, func(a, b float64) int {
 		switch {
 		case a < b:
 			return -1
@@ -92,16 +92,16 @@ func sortFloats(values []float64, descending bool) []int64 {
 	})
 }
 
-func sortNumbers[T cmp.Ordered](values []T, descending bool) []int64 {
-	return positionsInOrder(values, descending, cmp.Compare[T])
+func sortNumbers[T cmp.Ordered](r *run, values []T, descending bool) []int64 {
+	return positionsInOrder(r, values, descending, cmp.Compare[T])
 }
 
-func positionsInOrder[T any](values []T, descending bool, compare func(a, b T) int) []int64 {
+func positionsInOrder[T any](r *run, values []T, descending bool, compare func(a, b T) int) []int64 {
 	all := make([]keyed[T], len(values))
 	for i, v := range values {
 		all[i] = keyed[T]{v, int64(i)}
 	}
-	slices.SortFunc(all, func(a, b keyed[T]) int {
+	all = sorted(r, all, func(a, b keyed[T]) int {
 		c := compare(a.key, b.key)
 		if descending {
 			c = -c
@@ -116,4 +116,54 @@ func positionsInOrder[T any](values []T, descending bool, compare func(a, b T) i
 		order[i] = k.at
 	}
 	return order
+}
+
+// sorted returns the elements in order, in all or in new memory: stretches of
+// sortStretch are sorted and then merged, so that between them the run can be
+// stopped. The elements are not in order then.
+func sorted[T any](r *run, all []T, compare func(a, b T) int) []T {
+	n := len(all)
+	for from := 0; from < n; from += sortStretch {
+		if r.stopped() {
+			return all
+		}
+		slices.SortFunc(all[from:min(from+sortStretch, n)], compare)
+	}
+	if n <= sortStretch {
+		return all
+	}
+	into := make([]T, n)
+	for width := sortStretch; width < n; width *= 2 {
+		for from := 0; from < n; from += 2 * width {
+			middle, to := min(from+width, n), min(from+2*width, n)
+			if !merge(r, into[from:to], all[from:middle], all[middle:to], compare) {
+				return all
+			}
+		}
+		all, into = into, all
+	}
+	return all
+}
+
+// sortStretch is the number of elements that are sorted in some tens of milliseconds.
+const sortStretch = 1 << 18
+
+// merge fills into with the elements of a and b in order, and reports whether it
+// did so: not if the run is stopped.
+func merge[T any](r *run, into, a, b []T, compare func(a, b T) int) bool {
+	if len(b) == 0 || compare(a[len(a)-1], b[0]) <= 0 { // as where they were in order from the start
+		copy(into[copy(into, a):], b)
+		return true
+	}
+	for k := range into {
+		if k%sortStretch == 0 && r.stopped() {
+			return false
+		}
+		if len(b) == 0 || len(a) > 0 && compare(a[0], b[0]) <= 0 {
+			into[k], a = a[0], a[1:]
+		} else {
+			into[k], b = b[0], b[1:]
+		}
+	}
+	return true
 }

@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"sync"
-	"sync/atomic"
 	"unsafe"
 )
 
@@ -10,7 +9,7 @@ import (
 // goroutine.
 type worker struct {
 	t      *tiles
-	stop   *atomic.Bool     // of the run
+	r      *run
 	memory []unsafe.Pointer // by buffer
 	accus  []unsafe.Pointer // states of the accumulations: by segment, then by outer position
 	ptr    []unsafe.Pointer // by register: its elements of the tile
@@ -30,7 +29,7 @@ type worker struct {
 var arenas sync.Pool
 
 func (r *run) newWorker(t *tiles, accus []unsafe.Pointer) *worker {
-	w := &worker{t: t, stop: r.stop, memory: r.memory, accus: accus, ptr: make([]unsafe.Pointer, len(t.regs)),
+	w := &worker{t: t, r: r, memory: r.memory, accus: accus, ptr: make([]unsafe.Pointer, len(t.regs)),
 		dst: make([]unsafe.Pointer, 0, 3), src: make([]unsafe.Pointer, 0, 5), step: make([]int, 0, 5), row: make([]int, 0, 5)}
 	words := t.tileBytes/8 + 1
 	w.arena, _ = arenas.Get().(*[]uint64)
@@ -273,8 +272,8 @@ func (t *tiles) run(r *run) error {
 }
 
 // task runs the tiles of one outer block: the one at inner block part, or all of
-// segment part of a chunked group, whose number does not grow with the size: it
-// ends early if the run is asked to stop, which who asks for the next task sees.
+// segment part of a chunked group. The number of segments does not grow with the
+// size.
 func (w *worker) task(block, part, inner int64) {
 	t := w.t
 	o := block * int64(t.rows)
@@ -285,7 +284,7 @@ func (w *worker) task(block, part, inner int64) {
 		w.segment = part
 	}
 	for k := from; k < to; k++ {
-		if w.stop != nil && w.stop.Load() {
+		if w.r.stopped() {
 			return
 		}
 		i := k * int64(t.cols)
