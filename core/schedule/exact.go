@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"slices"
 
 	"nvfuser_go/core"
 )
@@ -20,7 +19,7 @@ func (s *Scheduled) refuse(rule string, v core.ValID, format string, args ...any
 // index. A broadcast is never with an axis that is none.
 //
 // If two axes of one tensor came together, as in x + permute(x) with x square,
-// loops could not tell them apart; nor may the two ends of a resize, or the
+// loops could not tell them apart (see also checkIndependence); nor may the two ends of a resize, or the
 // input of one to extent 1 and what that broadcast meets. The uses of an input need nothing in common,
 // for an input has no loops: they are then left apart, and only an intermediate
 // tensor that is used in two such ways is refused.
@@ -28,6 +27,9 @@ func (s *Scheduled) exactClasses(f *core.Fusion) (exact *classes, throughInputs 
 	for _, throughInputs = range []bool{true, false} {
 		exact = s.buildExact(f, throughInputs)
 		if err = s.checkSelfMapping(exact); err == nil {
+			err = s.checkIndependence(exact)
+		}
+		if err == nil {
 			break
 		}
 	}
@@ -98,7 +100,7 @@ func (s *Scheduled) checkSelfMapping(exact *classes) error {
 				return s.refuse("self-mapping", v, "%s is combined with itself shifted along an axis, so that one loop would need two indices", s.name(v))
 			}
 		}
-		for _, domain := range [][]core.AxisID{s.betweenRootAndLogical(v), s.Loop(v)} {
+		for _, domain := range [][]core.AxisID{s.f.Val(v).Domain.Root, s.f.Val(v).Domain.Logical, s.Loop(v)} {
 			seen := map[core.AxisID]bool{}
 			for _, a := range domain {
 				if seen[exact.find(a)] {
@@ -109,24 +111,6 @@ func (s *Scheduled) checkSelfMapping(exact *classes) error {
 		}
 	}
 	return nil
-}
-
-// betweenRootAndLogical returns the axes of both and those between.
-func (s *Scheduled) betweenRootAndLogical(v core.ValID) []core.AxisID {
-	d := &s.f.Val(v).Domain
-	if sameAxes(d.Root, d.Logical) {
-		return d.Root
-	}
-	axes := slices.Clone(d.Root)
-	for _, id := range above(s.f, d.Logical) {
-		axes = append(axes, results(s.f.Transform(id))...)
-	}
-	for _, a := range d.Logical {
-		if !slices.Contains(axes, a) {
-			axes = append(axes, a)
-		}
-	}
-	return axes
 }
 
 // meetings returns the pairs of exact classes of a broadcast and of a real axis
@@ -151,24 +135,48 @@ func (s *Scheduled) unchanged(t *core.Transform) bool {
 
 // almostExact returns the partition that index expressions are found in: exact,
 // and axes that differ by something of extent 1. The transforms of replays take
-// part, so it is built last.
+// part, so it is built last. A split is not looked through if its output of
+// extent 1 is split again: the points without an element that the later split
+// makes would be on no path. By congruence that output may come together with
+// others of extent 1, whose splits then must not be looked through either.
 func (s *Scheduled) almostExact(f *core.Fusion, exact *classes, transforms []core.TransformID, throughInputs bool) *classes {
-	almost := newClasses(f, newApartness(s, f, exact))
-	s.joinExact(almost, throughInputs)
-	for _, id := range transforms {
-		almost.add(id)
-	}
 	again := splitAgain(f, exact, transforms)
-	for _, id := range transforms {
-		joinThroughOnes(f, almost, exact, f.Transform(id), again)
+	for {
+		leadingTo(again, f, exact, transforms)
+		almost := newClasses(f, newApartness(s, f, exact))
+		s.joinExact(almost, throughInputs)
+		for _, id := range transforms {
+			almost.add(id)
+		}
+		for _, id := range transforms {
+			joinThroughOnes(f, almost, exact, f.Transform(id), again)
+		}
+		if !spreadAgain(f, almost, exact, again) {
+			return almost
+		}
 	}
-	return almost
 }
 
-// splitAgain marks the exact classes that are split by more than 1, and those of
-// extent 1 that lead to one. A split with such a result of extent 1 is not
-// looked through: the points without an element that the later split makes
-// would be on no path.
+// spreadAgain marks the exact classes of extent 1 that are almost-exact equal to
+// a marked one, and reports whether there was one to mark.
+func spreadAgain(f *core.Fusion, almost, exact *classes, again map[core.AxisID]bool) bool {
+	marked := map[core.AxisID]bool{}
+	for a := range f.NumAxes() {
+		if again[exact.find(core.AxisID(a))] {
+			marked[almost.find(core.AxisID(a))] = true
+		}
+	}
+	changed := false
+	for i := range f.NumAxes() {
+		a := core.AxisID(i)
+		if f.Axis(a).Extent == f.Scalars().Int(1) && marked[almost.find(a)] && !again[exact.find(a)] {
+			again[exact.find(a)], changed = true, true
+		}
+	}
+	return changed
+}
+
+// splitAgain marks the exact classes that are split by more than 1.
 func splitAgain(f *core.Fusion, exact *classes, transforms []core.TransformID) map[core.AxisID]bool {
 	one := f.Scalars().Int(1)
 	again := map[core.AxisID]bool{}
@@ -177,6 +185,12 @@ func splitAgain(f *core.Fusion, exact *classes, transforms []core.TransformID) m
 			again[exact.find(t.In[0])] = true
 		}
 	}
+	return again
+}
+
+// leadingTo marks the exact classes of extent 1 from which a marked one is made.
+func leadingTo(again map[core.AxisID]bool, f *core.Fusion, exact *classes, transforms []core.TransformID) {
+	one := f.Scalars().Int(1)
 	for changed := true; changed; {
 		changed = false
 		for i := len(transforms) - 1; i >= 0; i-- {
@@ -191,7 +205,6 @@ func splitAgain(f *core.Fusion, exact *classes, transforms []core.TransformID) m
 			}
 		}
 	}
-	return again
 }
 
 // joinThroughOnes unites the ends of t that differ by an extent of 1.

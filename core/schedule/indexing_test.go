@@ -34,12 +34,9 @@ func (p *interpreter) variable(a core.AxisID) expression {
 	return func(loops []int64) int64 { return loops[class] }
 }
 
-func (p *interpreter) context(v core.ValID, withoutReductions bool) *context {
+func (p *interpreter) context(v core.ValID) *context {
 	c := &context{p: p, v: v, start: map[core.AxisID]expression{}, alien: map[core.AxisID]bool{}}
 	for _, a := range p.s.Loop(v) {
-		if withoutReductions && p.s.kind(a) == core.Reduce {
-			continue
-		}
 		q := p.m.Promotion(a)
 		c.promoted = append(c.promoted, q)
 		if p.isBroadcast(q) {

@@ -168,45 +168,20 @@ func (p *interpreter) allocate(id core.ExprID, depth int) {
 
 // initialisation sets each element of v to the identity of its reduction.
 func (p *interpreter) initialisation(id core.ExprID, v core.ValID) func() {
-	s, st := p.s, p.storage[v]
-	c := p.context(v, true)
-	compact := s.Memory(v) == Global || slices.ContainsFunc(st.axes, func(a core.AxisID) bool {
-		return slices.Contains(s.f.Val(v).Domain.Logical, a) && !slices.Contains(s.Loop(v), a)
-	})
-	var tests []test
-	if compact {
-		tests = c.tests(true)
-	}
-	write := c.address(v, nil, "initialise")
-	identity := s.f.Expr(id).Op.Identity(s.f.Val(v).DType).I
-	body := func() {
-		if p.holds(tests) {
-			p.write(v, write, identity)
+	identity := p.s.f.Expr(id).Op.Identity(p.s.f.Val(v).DType).I
+	return func() {
+		for i := range p.buffers[v] {
+			p.buffers[v][i] = element{identity, true}
 		}
 	}
-	for _, a := range slices.Backward(s.Loop(v)[st.position:]) {
-		if s.kind(a) == core.Reduce {
-			continue
-		}
-		inner, class := body, p.m.LoopClass(a)
-		body = func() {
-			saved := p.loops[class]
-			for i := range p.extent(p.m.Promotion(a)) {
-				p.loops[class] = i
-				inner()
-			}
-			p.loops[class] = saved
-		}
-	}
-	return body
 }
 
 // statement returns the code of one expression.
 func (p *interpreter) statement(id core.ExprID) func() {
 	s, e := p.s, p.s.f.Expr(id)
 	v := e.Out[0]
-	c := p.context(v, false)
-	tests := c.tests(false)
+	c := p.context(v)
+	tests := c.tests()
 	if e.Op.Class == core.Reduction {
 		tests = append(tests, c.onceAround(id)...)
 	}

@@ -7,25 +7,25 @@ import (
 	"nvfuser_go/core"
 )
 
-// tests returns the conditions under which the statement of c, or the
-// initialisation of its tensor, runs: its indices are those of an element.
-func (c *context) tests(init bool) []test {
+// tests returns the conditions under which the statement of c runs: its indices
+// are those of an element.
+func (c *context) tests() []test {
 	p, v := c.p, c.v
 	d := &p.s.f.Val(v).Domain
 	reduces := slices.ContainsFunc(d.Root, func(a core.AxisID) bool { return p.s.kind(a) == core.Reduce })
 	var once []test
-	if reduces && !init {
+	if reduces {
 		once = c.onceAtPromoted()
 	}
 	domain := d.Logical
-	if reduces && !init {
+	if reduces {
 		domain = d.Root
 	}
 	if !slices.Equal(d.Root, d.Logical) && p.handSet(v) {
 		domain = slices.Concat(d.Root, d.Logical)
 	}
 	domain = slices.DeleteFunc(slices.Clone(domain), func(a core.AxisID) bool {
-		return p.isBroadcast(a) || init && p.s.kind(a) == core.Reduce
+		return p.isBroadcast(a)
 	})
 	start := maps.Clone(c.start)
 	steps, ok := c.path(start, c.classes(domain), c.resizes(v))
@@ -158,14 +158,18 @@ func (c *context) foreign(mine map[core.AxisID]bool) []expression {
 			if p.m.f.Transform(id).Kind == core.ResizeAxis { // 0 would become another index
 				continue
 			}
-			if slices.ContainsFunc(out, func(a core.AxisID) bool { return !known(a) || mine[a] }) || slices.ContainsFunc(in, known) {
+			if slices.ContainsFunc(out, func(a core.AxisID) bool { return !known(a) || mine[a] }) || !slices.ContainsFunc(in, func(a core.AxisID) bool { return !known(a) }) {
 				continue
 			}
 			for _, a := range out {
 				delete(leaf, a)
 			}
 			for k, e := range c.backwards(id, values(v, out)) {
-				v[in[k]], leaf[in[k]], changed = e, true, true
+				if !known(in[k]) {
+					v[in[k]], leaf[in[k]], changed = e, true, true
+				} else if slices.Contains(out, in[k]) { // a merge with 1 that almost-exact looks through
+					leaf[in[k]] = true
+				}
 			}
 		}
 	}

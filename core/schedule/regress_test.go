@@ -74,6 +74,9 @@ func TestSelfMapping(t *testing.T) {
 		{"transpose", "%2 = permute %1 dims=[1, 0]\n%3 = add %1, %2\noutput %3\n"},
 		{"shift", "%2 = pad %1 pad_widths=[1, -1, 0, 0] value=0:i64\n%3 = add %1, %2\noutput %3\n"},
 		{"first", "%2 = pad %1 pad_widths=[0, -5, 0, 0] value=0:i64\n%3 = add %1, %2\noutput %3\n"},
+		{"with its parts", "%2 = reshape %1 new_shape=[36]\n%3 = broadcast %2 is_broadcast_dim=[false, true, true]\n%4 = broadcast %1 is_broadcast_dim=[true, false, false]\n%5 = add %3, %4\noutput %5\n"},
+		{"with a shifted one", "%2 = sum %1 dims=[1] keepdim=false dtype=i64\n%3 = pad %2 pad_widths=[1, -1] value=0:i64\n%4 = broadcast %2 is_broadcast_dim=[true, false]\n%5 = broadcast %3 is_broadcast_dim=[false, true]\n%6 = add %4, %5\noutput %6\n"},
+		{"in two orders", "%2 = permute %1 dims=[1, 0]\n%3 = reshape %1 new_shape=[36]\n%4 = reshape %2 new_shape=[36]\n%5 = add %3, %4\noutput %5\n"},
 		{"regrouped", "%2 = reshape %1 new_shape=[2, 3, 6]\n%3 = reshape %2 new_shape=[3, 2, 6]\n%4 = permute %2 dims=[1, 0, 2]\n%5 = add %3, %4\noutput %5\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -124,6 +127,32 @@ func TestAlmostExact(t *testing.T) {
 	m = done[*Mapping](t)(Map(s))
 	require.NotEqual(t, m.AlmostExact(s.Loop(v)[1]), m.AlmostExact(s.Loop(v)[2]))
 	require.Equal(t, m.AlmostExact(three), m.AlmostExact(s.Loop(v)[3]))
+}
+
+// Two slices of one tensor come together, as halves do in a rotary embedding:
+// no loop has both the whole and a half.
+func TestSlicesOfOneTensor(t *testing.T) {
+	s := parsed(t, `%0 = tensor i64 [6, 6] contiguity=[yes, yes]
+%1 = neg %0
+%2 = pad %1 pad_widths=[0, -3, 0, 0] value=0:i64
+%3 = pad %1 pad_widths=[-3, 0, 0, 0] value=0:i64
+%4 = add %2, %3
+%5 = mul %4, 3:i64
+output %5
+output %1
+`)
+	require.NoError(t, s.InlineMost(nil, nil))
+	requireEval(t, s)
+}
+
+// Splits by 1 that almost-exact looks through bring others together, of which
+// one is split again.
+func TestAlmostExactByCongruence(t *testing.T) {
+	s := parsed(t, "%0 = tensor i64 [3, 4] contiguity=[yes, yes]\n%1 = sum %0 dims=[1] keepdim=false dtype=i64\noutput %1\n")
+	v := tv(s, 1)
+	steps(t, s.Split(v, 1, 1, true), s.Merge(v, 1, 2), s.Split(v, 1, 1, true), s.Split(v, 2, 2, true), s.Split(v, 3, 4, true), s.Merge(v, 1, 2))
+	require.Equal(t, []int64{3, 4, 1, 4}, extents(s, s.Loop(v)))
+	requireEval(t, s)
 }
 
 // A backward congruence needs equal inputs: 2*6 and 3*4 are both 12.
