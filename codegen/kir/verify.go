@@ -53,7 +53,8 @@ func (k *Kernel) Verify() error {
 		v.unrolled = make([]bool, len(k.Symbols))
 		v.declared = make([]int, len(k.Buffers))
 		v.live = make([]bool, len(k.Buffers))
-		v.checked = map[ValueID]bool{}
+		v.checked = make([]bool, len(k.Values))
+		v.visited = make([]int, len(k.Values))
 		v.kernel()
 		v.block(k.Body, blockGranule)
 		v.leftovers()
@@ -77,7 +78,9 @@ type verifier struct {
 	unrolled []bool          // symbols of UnrollFull loops
 	declared []int           // times that a buffer is declared
 	live     []bool          // buffers that may be accessed
-	checked  map[ValueID]bool
+	checked  []bool          // values whose type is known to be right
+	visited  []int           // by value: the walk that met it last
+	walk     int
 	symbols  map[scalar.ID][]SymbolID
 }
 

@@ -234,13 +234,13 @@ func (v *verifier) write(a *Access, maxBytes int) {
 // value checks a value and those below it where a statement reads it. Types do
 // not depend on where: they are checked once.
 func (v *verifier) value(id ValueID, agree granule) {
-	visited := map[ValueID]bool{}
+	v.walk++
 	var visit func(id ValueID)
 	visit = func(id ValueID) {
-		if visited[id] {
+		if v.visited[id] == v.walk {
 			return
 		}
-		visited[id] = true
+		v.visited[id] = v.walk
 		x := &v.k.Values[id]
 		for _, a := range x.Args {
 			visit(a)

@@ -374,7 +374,7 @@ func TestUniform(t *testing.T) {
 	v := verifier{k: b.kernel, t: b.T, seen: map[string]bool{}}
 	v.uniform = newUniformity(b.kernel, b.T)
 	v.scope, v.bound, v.unrolled = make([]bool, 20), make([]int, 20), make([]bool, 20)
-	v.declared, v.live, v.checked = make([]int, 5), make([]bool, 5), map[ValueID]bool{}
+	v.declared, v.live, v.checked, v.visited = make([]int, 5), make([]bool, 5), make([]bool, 20), make([]int, 20)
 	v.block(b.kernel.Body, blockGranule)
 	for _, test := range []struct {
 		expr scalar.ID
