@@ -148,7 +148,7 @@ static int allocate_outputs(Run *run) {
     const nvf_output *output = &run->description->outputs[i];
     PyObject *tensor;
     run->memories[i] = NULL;
-    if (output->same_as < 0) tensor = new_tensor(output, &run->memories[i]);
+    if (output->same_as < 0) tensor = new_tensor(output, i, &run->memories[i]);
     else if ((tensor = PyList_GetItem(run->outputs, output->same_as))) Py_INCREF(tensor);
     if (!tensor || PyList_SetItem(run->outputs, i, tensor)) return 0;
   }

@@ -106,7 +106,7 @@ func (p *prepared) describe() C.const_description {
 	for i, k := range p.own {
 		o := &p.Outputs[k]
 		p.outputs[i] = C.nvf_output{dtype: C.int32_t(o.DType), device_type: C.NVF_CPU, rank: C.int32_t(len(o.Sizes)),
-			sizes: place(o.Sizes), strides: place(o.Strides), same_as: C.int32_t(slices.Index(p.own, o.SameAs))}
+			sizes: place(o.Sizes), strides: place(o.Strides), num_bytes: C.int64_t(o.NumBytes()), same_as: C.int32_t(slices.Index(p.own, o.SameAs))}
 	}
 	for k := range p.Outputs {
 		if a := p.Outputs[k].Alias; a >= 0 {
@@ -263,7 +263,7 @@ func inputsOf(first C.const_inputs, n C.int32_t) ([]executor.Input, error) {
 func inputOf(out *executor.Input, in *C.nvf_input, i int) error {
 	if in.kind != C.NVF_KIND_TENSOR {
 		v := C.nvf_value{kind: in.kind, integer: in.integer, real: in.real, imag: in.imag}
-		given, err := (*definition)(nil).given(0, C.const_values(unsafe.Pointer(&v)))
+		given, err := (*definition)(nil).argument(0, C.const_values(unsafe.Pointer(&v)), "execute", fmt.Sprintf("input %d", i))
 		if err == nil && given.Kind != core.GivenNumber {
 			err = core.InvalidTypef("execute(): input %d must be a tensor or a number, got %s", i, describeGiven(given))
 		}

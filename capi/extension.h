@@ -157,7 +157,7 @@ void inputs_refuse(PyObject *list);
 int find_torch(void);
 
 /* A new tensor on the CPU and its memory: NULL with an exception on failure. */
-PyObject *new_tensor(const nvf_output *output, void **memory);
+PyObject *new_tensor(const nvf_output *output, int32_t position, void **memory);
 
 /* Tells autograd that a tensor was written to. */
 int mark_written(PyObject *tensor);

@@ -143,7 +143,7 @@ func nvf_define_scalar(h C.nvf_fusion, t C.int32_t, out *C.nvf_value, e *C.nvf_e
 //export nvf_define_constant
 func nvf_define_constant(h C.nvf_fusion, number C.const_values, t C.int32_t, out *C.nvf_value, e *C.nvf_error) C.int {
 	return on(h, e, named("define_constant"), func(d *definition) error {
-		given, err := d.given(h, number)
+		given, err := d.argument(h, number, "define_scalar", "value")
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func nvf_add_output(h C.nvf_fusion, tensor, alias C.const_values, e *C.nvf_error
 
 // val returns a value that is an argument of add_output.
 func (d *definition) val(h C.nvf_fusion, v C.const_values, name string) (core.ValID, error) {
-	given, err := d.given(h, v)
+	given, err := d.argument(h, v, "add_output", name)
 	if err == nil && given.Kind != core.GivenVal {
 		err = core.InvalidTypef("add_output(): %s must be a tensor, got %s", name, describeGiven(given))
 	}

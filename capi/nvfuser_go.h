@@ -262,6 +262,7 @@ typedef struct nvf_output {
   int32_t rank;
   const int64_t *sizes;
   const int64_t *strides; /* in elements; 0 where all positions share memory */
+  int64_t num_bytes;      /* of its memory */
   int32_t same_as;        /* the earlier output that is the same tensor, or -1; then it has no memory of its own */
 } nvf_output;
 

@@ -47,14 +47,14 @@ func nvf_call(h C.nvf_fusion, op C.int32_t, args C.const_values, positional C.in
 		given = make([]core.Given, total)
 		for i := range given {
 			if given[i], err = d.given(h, at(args, i)); err != nil {
-				return fmt.Errorf("%s(): %w", row.Name, err)
+				return fmt.Errorf("%s(): %s%w", row.Name, parameter(row, i, int(positional), keywords), err)
 			}
 		}
 		var named []core.Keyword
 		if numKeywords > 0 {
 			named = make([]core.Keyword, int(numKeywords))
-			for i, name := range unsafe.Slice((**C.char)(unsafe.Pointer(keywords)), int(numKeywords)) {
-				named[i] = core.Keyword{Name: C.GoString(name), Given: given[int(positional)+i]}
+			for i := range named {
+				named[i] = core.Keyword{Name: keyword(keywords, i), Given: given[int(positional)+i]}
 			}
 		}
 		d.locate(location)
@@ -64,6 +64,21 @@ func nvf_call(h C.nvf_fusion, op C.int32_t, args C.const_values, positional C.in
 		}
 		return d.give(h, out, results, numResults)
 	})
+}
+
+func keyword(keywords C.const_texts, i int) string {
+	return C.GoString(*(**C.char)(unsafe.Add(unsafe.Pointer(keywords), i*int(unsafe.Sizeof(uintptr(0))))))
+}
+
+// parameter names argument i of a call for an error text.
+func parameter(row *core.OpInfo, i, positional int, keywords C.const_texts) string {
+	switch params := row.Params(); {
+	case i >= positional:
+		return keyword(keywords, i-positional)
+	case i < len(params):
+		return params[i].Name
+	}
+	return fmt.Sprintf("argument %d", i+1)
 }
 
 func (d *definition) give(h C.nvf_fusion, out []core.ValID, results *C.nvf_value, numResults *C.int32_t) error {
@@ -93,20 +108,21 @@ func (d *definition) locate(l C.const_location) {
 //export nvfi_floor_divide
 func nvfi_floor_divide(h C.nvf_fusion, operands C.const_values, location C.const_location, result *C.nvf_value, e *C.nvf_error) C.int {
 	return on(h, e, named("floor_divide"), func(d *definition) error {
-		x, err := d.given(h, operands)
+		x, err := d.argument(h, operands, "floor_divide", "x")
 		if err != nil {
 			return err
 		}
-		y, err := d.given(h, at(operands, 1))
+		y, err := d.argument(h, at(operands, 1), "floor_divide", "y")
 		if err != nil {
 			return err
 		}
 		d.locate(location)
 		v, err := d.floorDivide(x, y)
-		if err == nil {
-			*result = d.value(h, v)
+		if err != nil {
+			return core.CalledAs("floor_divide", err)
 		}
-		return err
+		*result = d.value(h, v)
+		return nil
 	})
 }
 

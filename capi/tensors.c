@@ -364,12 +364,42 @@ static int memory_of(PyObject *tensor, void **memory) {
   return !PyErr_Occurred();
 }
 
-PyObject *new_tensor(const nvf_output *output, void **memory) {
+/* Raises FusionError for what torch raised instead of an output, whose cause that
+ * is. Of its text the first line is shown: a stack of C++ may follow. */
+static void refuse_memory(const nvf_output *output, int32_t position, PyObject *sizes) {
+  if (!PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_MemoryError)) return;
+  PyObject *type, *cause, *traceback;
+  PyErr_Fetch(&type, &cause, &traceback);
+  PyErr_NormalizeException(&type, &cause, &traceback);
+  PyObject *text = PyObject_Str(cause);
+  PyObject *lines = text ? PyUnicode_Splitlines(text, 0) : NULL;
+  PyObject *list = lines ? PySequence_List(sizes) : NULL;
+  if (list) {
+    PyObject *own_type, *own, *own_traceback;
+    PyErr_Format(fusion_error ? fusion_error : PyExc_RuntimeError, "execute(): output %d of shape %S needs %lld bytes: %S", (int)position, list,
+                 (long long)output->num_bytes, PyList_Size(lines) ? PyList_GetItem(lines, 0) : type);
+    PyErr_Fetch(&own_type, &own, &own_traceback);
+    PyErr_NormalizeException(&own_type, &own, &own_traceback);
+    if (traceback) PyException_SetTraceback(cause, traceback);
+    Py_INCREF(cause);
+    PyException_SetCause(own, cause);
+    PyErr_Restore(own_type, own, own_traceback);
+  }
+  Py_XDECREF(list);
+  Py_XDECREF(lines);
+  Py_XDECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(cause);
+  Py_XDECREF(traceback);
+}
+
+PyObject *new_tensor(const nvf_output *output, int32_t position, void **memory) {
   PyObject *keywords = keywords_of(output->dtype);
   PyObject *sizes = keywords ? tuple_of(output->sizes, output->rank) : NULL;
   PyObject *strides = sizes ? tuple_of(output->strides, output->rank) : NULL;
   PyObject *args = strides ? PyTuple_Pack(2, sizes, strides) : NULL;
   PyObject *tensor = args ? PyObject_Call(empty_strided, args, keywords) : NULL;
+  if (args && !tensor) refuse_memory(output, position, sizes);
   Py_XDECREF(args);
   Py_XDECREF(strides);
   Py_XDECREF(sizes);

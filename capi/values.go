@@ -36,7 +36,8 @@ func (d *definition) value(h C.nvf_fusion, v core.ValID) C.nvf_value {
 	return C.nvf_value{kind: kind, id: C.uint32_t(v), fusion: h}
 }
 
-// given is v as package core takes it. Values of another fusion are refused.
+// given is v as package core takes it. Values of another fusion are refused. The
+// text of an error goes on from the name of the argument: argument adds that.
 func (d *definition) given(h C.nvf_fusion, v C.const_values) (core.Given, error) {
 	number := func(x scalar.Value) (core.Given, error) {
 		return core.Given{Kind: core.GivenNumber, Num: x}, nil
@@ -45,11 +46,11 @@ func (d *definition) given(h C.nvf_fusion, v C.const_values) (core.Given, error)
 	case C.NVF_KIND_NONE:
 		return core.Given{}, nil
 	case C.NVF_KIND_TENSOR, C.NVF_KIND_SCALAR:
-		if v.fusion != h {
-			return core.Given{}, core.InvalidArgumentf("the operands belong to two fusions: a value is used only in the fusion that it was defined in")
+		if d == nil || v.fusion != h {
+			return core.Given{}, core.InvalidArgumentf(" belongs to another fusion: a value is used only in the fusion that it was defined in")
 		}
 		if int(v.id) >= d.fusion.NumVals() {
-			return core.Given{}, core.InvalidArgumentf("the fusion has no value %d: it has %d values", uint32(v.id), d.fusion.NumVals())
+			return core.Given{}, core.InvalidArgumentf(" is value %d, and the fusion has %d values", uint32(v.id), d.fusion.NumVals())
 		}
 		return core.Given{Kind: core.GivenVal, Val: core.ValID(v.id)}, nil
 	case C.NVF_KIND_BOOL:
@@ -67,22 +68,31 @@ func (d *definition) given(h C.nvf_fusion, v C.const_values) (core.Given, error)
 	case C.NVF_KIND_COMPLEX:
 		return number(scalar.Value{Type: dtype.ComplexDouble, Re: float64(v.real), Im: float64(v.imag)})
 	case C.NVF_KIND_DTYPE:
-		t, err := dtypeOf(int64(v.integer), "a dtype is")
+		t, err := dtypeOf(int64(v.integer), " is a dtype of number")
 		return core.Given{Kind: core.GivenDType, Num: scalar.Value{I: int64(t)}}, err
 	case C.NVF_KIND_LIST:
 		if v.integer < 0 || v.integer > C.NVF_MAX_ITEMS {
-			return core.Given{}, core.InvalidArgumentf("a list has %d items; it must have from 0 to %d", int64(v.integer), C.NVF_MAX_ITEMS)
+			return core.Given{}, core.InvalidArgumentf(" is a list of %d items; it must have from 0 to %d", int64(v.integer), C.NVF_MAX_ITEMS)
 		}
 		list := make([]core.Given, int(v.integer))
 		for i := range list {
 			var err error
 			if list[i], err = d.given(h, at(v.items, i)); err != nil {
-				return core.Given{}, err
+				return core.Given{}, fmt.Errorf("[%d]%w", i, err)
 			}
 		}
 		return core.Given{Kind: core.GivenList, List: list}, nil
 	}
 	return core.Given{Kind: core.GivenOther, Name: C.GoString(v.text)}, nil
+}
+
+// argument is given for the argument called name of the function called call.
+func (d *definition) argument(h C.nvf_fusion, v C.const_values, call, name string) (core.Given, error) {
+	g, err := d.given(h, v)
+	if err != nil {
+		err = fmt.Errorf("%s(): %s%w", call, name, err)
+	}
+	return g, err
 }
 
 func at(items C.const_values, i int) C.const_values {

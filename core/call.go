@@ -201,54 +201,31 @@ func (f *Fusion) describe(g Given) string {
 	return g.Name
 }
 
-func isIntLiteral(g Given) bool { return g.Kind == GivenNumber && g.Num.Type == dtype.Int }
+func isIntLiteral(g Given) bool  { return g.Kind == GivenNumber && g.Num.Type == dtype.Int }
+func isBoolLiteral(g Given) bool { return g.Kind == GivenNumber && g.Num.Type == dtype.Bool }
+
+func (f *Fusion) isTensor(g Given) bool { return g.Kind == GivenVal && f.vals[g.Val].Tensor }
 
 // normalise turns a given argument into what p's kind says.
 func (b *binding) normalise(p *Param, g Given) (Arg, error) {
 	f := b.f
 	switch p.Kind {
-	case Operand:
-		if g.Kind == GivenVal && f.vals[g.Val].Tensor {
-			return TensorOf(g.Val), nil
-		}
-		return b.number(p, g)
-	case TensorIn:
-		if g.Kind == GivenVal && f.vals[g.Val].Tensor {
-			return TensorOf(g.Val), nil
-		}
-	case TensorsIn:
-		if g.Kind == GivenList && len(g.List) > 0 {
-			vs := make([]ValID, len(g.List))
-			for i, x := range g.List {
-				if x.Kind != GivenVal || !f.vals[x.Val].Tensor {
-					return Arg{}, invalidType("%s(): %s[%d] must be a tensor, got %s", b.op.Name, p.Name, i, f.describe(x))
-				}
-				vs[i] = x.Val
-			}
-			return TensorsOf(vs...), nil
-		}
+	case TensorsIn, Shape, Flags:
+		return b.list(p, g)
 	case Number:
 		return b.number(p, g)
+	case Operand, TensorIn:
+		if f.isTensor(g) {
+			return TensorOf(g.Val), nil
+		}
+		if p.Kind == Operand {
+			return b.number(p, g)
+		}
 	case Extent:
 		if s, ok := f.index(g); ok {
 			return ScalarOf(s), nil
 		}
-	case Shape:
-		if g.Kind == GivenList {
-			ss := make([]scalar.ID, len(g.List))
-			for i, x := range g.List {
-				s, ok := f.index(x)
-				if !ok {
-					return Arg{}, invalidType("%s(): %s[%d] must be an int or an integer scalar, got %s", b.op.Name, p.Name, i, f.describe(x))
-				}
-				ss[i] = s
-			}
-			return ScalarsOf(ss...), nil
-		}
 	case Integer:
-		if isIntLiteral(g) {
-			return IntOf(g.Num.I), nil
-		}
 		if n, ok := f.constantInt(g); ok {
 			return IntOf(n), nil
 		}
@@ -264,19 +241,8 @@ func (b *binding) normalise(p *Param, g Given) (Arg, error) {
 	case Dims:
 		return b.dims(p, g)
 	case Flag:
-		if g.Kind == GivenNumber && g.Num.Type == dtype.Bool {
+		if isBoolLiteral(g) {
 			return BoolOf(g.Num.I != 0), nil
-		}
-	case Flags:
-		if g.Kind == GivenList {
-			flags := make([]bool, len(g.List))
-			for i, x := range g.List {
-				if x.Kind != GivenNumber || x.Num.Type != dtype.Bool {
-					return Arg{}, invalidType("%s(): %s[%d] must be a bool, got %s", b.op.Name, p.Name, i, f.describe(x))
-				}
-				flags[i] = x.Num.I != 0
-			}
-			return BoolsOf(flags...), nil
 		}
 	case Dtype:
 		if g.Kind == GivenDType {
@@ -284,6 +250,45 @@ func (b *binding) normalise(p *Param, g Given) (Arg, error) {
 		}
 	}
 	return Arg{}, b.wrong(p, g)
+}
+
+// list normalises the kinds whose errors name an item.
+func (b *binding) list(p *Param, g Given) (Arg, error) {
+	if g.Kind != GivenList || p.Kind == TensorsIn && len(g.List) == 0 {
+		return Arg{}, b.wrong(p, g)
+	}
+	switch p.Kind {
+	case TensorsIn:
+		vs := make([]ValID, len(g.List))
+		err := b.items(p, g.List, "a tensor", func(i int, x Given) bool {
+			vs[i] = x.Val
+			return b.f.isTensor(x)
+		})
+		return TensorsOf(vs...), err
+	case Shape:
+		ss := make([]scalar.ID, len(g.List))
+		err := b.items(p, g.List, "an int or an integer scalar", func(i int, x Given) (ok bool) {
+			ss[i], ok = b.f.index(x)
+			return ok
+		})
+		return ScalarsOf(ss...), err
+	}
+	flags := make([]bool, len(g.List))
+	err := b.items(p, g.List, "a bool", func(i int, x Given) bool {
+		flags[i] = x.Num.I != 0
+		return isBoolLiteral(x)
+	})
+	return BoolsOf(flags...), err
+}
+
+// items calls take for each item, and rejects the first that it does not take.
+func (b *binding) items(p *Param, list []Given, kind string, take func(i int, x Given) bool) error {
+	for i, x := range list {
+		if !take(i, x) {
+			return invalidType("%s(): %s[%d] must be %s, got %s", b.op.Name, p.Name, i, kind, b.f.describe(x))
+		}
+	}
+	return nil
 }
 
 func (b *binding) number(p *Param, g Given) (Arg, error) {

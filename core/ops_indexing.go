@@ -106,13 +106,7 @@ var IndexSelectOp = def(OpInfo{Name: "index_select", Group: groupIndexing, Class
 	Signatures: signature(Param{Name: "arg", Kind: TensorIn}, Param{Name: "index", Kind: TensorIn}, Param{Name: "dim", Kind: Dim}),
 	Expand:     expandIndexSelect, Infer: inferIndexSelect,
 	NeedsWhole: wholeDim(2),
-	AxisMap: func(f *Fusion, e *Expr, k, _ int) []int {
-		m := samePositions(f.Rank(e.Args[0].Tensor))
-		if k == 0 {
-			m[e.Args[2].Int] = -1
-		}
-		return m
-	},
+	AxisMap:    readAlongDim,
 	Eval: func(c *Evaluation) error {
 		dim := c.Expr.Args[2].Int
 		return c.gather(dim, func(at, _ []int64, indices *Array) { at[dim] = indices.I[at[dim]] })
@@ -120,6 +114,16 @@ var IndexSelectOp = def(OpInfo{Name: "index_select", Group: groupIndexing, Class
 	Torch: "torch.index_select(arg, dim, index.flatten().long())",
 	Doc: "The slices of arg at the positions along dim that index lists. index has one dimension, or none for a single position; " +
 		"one that is already broadcast to the dimensions of arg, with size 1 everywhere but in dim, is taken too." + readsZeroDoc})
+
+// readAlongDim is the AxisMap of an op (arg, index, dim) that reads arg anywhere
+// along dim, and index where the result is.
+func readAlongDim(f *Fusion, e *Expr, k, _ int) []int {
+	m := samePositions(f.Rank(e.Args[0].Tensor))
+	if k == 0 {
+		m[e.Args[2].Int] = -1
+	}
+	return m
+}
 
 func samePositions(n int) []int {
 	m := make([]int, n)
@@ -278,13 +282,7 @@ var TakeAlongAxisOp = def(OpInfo{Name: "take_along_axis", Group: groupIndexing, 
 	Signatures: signature(Param{Name: "arg", Kind: TensorIn}, Param{Name: "index", Kind: TensorIn}, Param{Name: "dim", Kind: Dim}),
 	Infer:      inferTakeAlongAxis,
 	NeedsWhole: wholeDim(2),
-	AxisMap: func(f *Fusion, e *Expr, k, _ int) []int {
-		m := samePositions(f.Rank(e.Args[0].Tensor))
-		if k == 0 {
-			m[e.Args[2].Int] = -1
-		}
-		return m
-	},
+	AxisMap:    readAlongDim,
 	Eval: func(c *Evaluation) error {
 		dim := c.Expr.Args[2].Int
 		return c.gather(dim, func(at, index []int64, indices *Array) {

@@ -17,6 +17,18 @@ type OutputDescription struct {
 	SameAs         int     // an earlier output that is the same tensor, or -1; then it has no memory of its own
 }
 
+// NumBytes returns the bytes from the first element to the end of the last.
+func (o *OutputDescription) NumBytes() int64 {
+	n := int64(1)
+	for d, size := range o.Sizes {
+		if size == 0 {
+			return 0
+		}
+		n += (size - 1) * o.Strides[d]
+	}
+	return n * int64(o.DType.Size())
+}
+
 // describeOutputs returns the descriptions of the outputs of f.
 func describeOutputs(f *core.Fusion, b *core.Binding, inputs []Input) ([]OutputDescription, error) {
 	orders := memoryOrders(f)

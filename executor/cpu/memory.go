@@ -8,17 +8,22 @@ import (
 	"nvfuser_go/core"
 )
 
-// checkMemory refuses temporaries that the machine cannot hold. Go ends the
-// process when it cannot get memory.
+// checkMemory refuses temporaries that the machine cannot hold at one time. Go
+// ends the process when it cannot get memory.
 func (p *Program) checkMemory() error {
 	limit := machineMemory()
-	for _, b := range p.buffers {
-		if b.kind != tempBuffer {
-			continue
+	live := uint64(0)
+	for i := range p.steps {
+		for _, n := range p.steps[i].starts {
+			b := &p.buffers[n]
+			high, size := bits.Mul64(uint64(b.elements), uint64(b.dtype.Size()))
+			if high != 0 || size > limit-live {
+				return core.InvalidArgumentf("execute(): a temporary tensor of %d elements of %v, beside %d bytes of others, needs more bytes of memory than the machine's %d", b.elements, b.dtype, live, limit)
+			}
+			live += size
 		}
-		high, n := bits.Mul64(uint64(b.elements), uint64(b.dtype.Size()))
-		if high != 0 || n > limit {
-			return core.InvalidArgumentf("execute(): a temporary tensor of %d elements of %v needs more bytes of memory than the machine's %d", b.elements, b.dtype, limit)
+		for _, n := range p.steps[i].ends {
+			live -= uint64(p.buffers[n].elements) * uint64(p.buffers[n].dtype.Size())
 		}
 	}
 	return nil

@@ -335,6 +335,24 @@ def test_sizes_that_show_at_run_time_name_the_line():
     check(failure)
 
 
+def test_outputs_without_memory():
+    with FusionDefinition() as fd:
+        n = fd.define_scalar(dtype=DataType.Int)
+        fd.add_output(fd.ops.full([2], 2.0, DataType.Float))
+        fd.add_output(fd.ops.full([n], 1.0, DataType.Double))
+    text = r"full\(\): output 1 of shape \[1152921504606846976\] and dtype Double has more than 2\^63-1 bytes"
+    with pytest.raises(InvalidArgument, match=text) as failure:
+        fd.execute([2**60])
+    check(failure)
+    text = r"execute\(\): output 1 of shape \[1152921504606846975\] needs 9223372036854775800 bytes: .*allocate"
+    with pytest.raises(FusionError, match=text) as failure:
+        fd.execute([2**60 - 1])  # in the range of torch's numbers, and refused by its allocator
+    check(failure)
+    assert "\n" not in str(failure.value)
+    assert isinstance(failure.value.__cause__, RuntimeError)
+    assert [t.tolist() for t in fd.execute([1])] == [[2.0, 2.0], [1.0]]
+
+
 def test_parse():
     with pytest.raises(InvalidArgument, match="line 2: ") as failure:
         Fusion.parse("%0 = tensor f32 [2] contiguity=[yes]\n%1 = nosuch %0\n")

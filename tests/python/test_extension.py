@@ -6,6 +6,7 @@ import gc
 import inspect
 import math
 import operator
+import re
 import threading
 import weakref
 from pathlib import Path
@@ -417,8 +418,16 @@ def test_values_of_two_fusions(x):
     other = _C.Fusion()
     y = matrix(other)
     before = x.fusion.text(), other.text()
-    for call in (lambda: x + y, lambda: ops.cat([x, y]), lambda: ops.where(x > 0, x, y), lambda: other.add_output(x)):
-        with pytest.raises(InvalidArgument, match="two fusions"):
+    for call, argument in (
+        (lambda: x + y, "add(): y"),
+        (lambda: x // y, "floor_divide(): y"),
+        (lambda: ops.cat([x, y]), "cat(): tensors[1]"),
+        (lambda: ops.where(x > 0, x, y=y), "where(): y"),
+        (lambda: other.add_output(x), "add_output(): output"),
+        (lambda: other.add_output(y, x), "add_output(): alias_input"),
+        (lambda: other.constant(x), "define_scalar(): value"),
+    ):
+        with pytest.raises(InvalidArgument, match=re.escape(f"{argument} belongs to another fusion")):
             call()
     assert (x.fusion.text(), other.text()) == before
 
