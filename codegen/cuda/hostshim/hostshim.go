@@ -48,8 +48,7 @@ type Buffer struct {
 	Bytes     []byte
 }
 
-// Build compiles a text into a program in the folder dir. It uses the command
-// that CXX names, or g++.
+// Build compiles a text into a program in the folder dir, with the command c++.
 func Build(dir string, s cuda.Source) (*Program, error) {
 	for _, name := range []string{"cuda_on_host.h", "run.h"} {
 		text, err := headers.ReadFile(name)
@@ -64,11 +63,7 @@ func Build(dir string, s cuda.Source) (*Program, error) {
 	if err := os.WriteFile(file, []byte(whole(s)), 0o644); err != nil {
 		return nil, err
 	}
-	compiler := os.Getenv("CXX")
-	if compiler == "" {
-		compiler = "g++"
-	}
-	command := exec.Command(compiler, "-std=c++17", "-O1", "-fno-strict-aliasing", "-ffp-contract=off",
+	command := exec.Command("c++", "-std=c++17", "-O1", "-fno-strict-aliasing", "-ffp-contract=off",
 		"-fsanitize=undefined", "-fno-sanitize=vptr", "-fno-sanitize-recover=all",
 		"-Wall", "-Wno-unknown-pragmas", "-Wno-parentheses", file, "-o", program)
 	if out, err := command.CombinedOutput(); err != nil {

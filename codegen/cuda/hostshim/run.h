@@ -99,7 +99,7 @@ struct Thread {
 };
 
 constexpr size_t stackBytes = 256 << 10;
-constexpr int patience = 1 << 20;  // rounds in which threads do nothing but look at memory
+constexpr int patience = 1 << 14;  // rounds in which threads do nothing but look at memory
 constexpr unsigned char undefined = 0xfe, fence = 0xa5;
 
 struct Launch {
