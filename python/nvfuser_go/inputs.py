@@ -16,16 +16,23 @@ from nvfuser_go.errors import InvalidArgument, InvalidType
 
 MAX_DEVICES = 256
 
+# Lists nested more deeply than this are no use of anybody's: one of them contains itself.
+MAX_DEPTH = 100
+
 # The types that the core reads as they are.
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, bool, int, float, complex})
 
 
 def flatten(inputs: Iterable[Any]) -> Iterator[Any]:
-    """The leaves of nested lists and tuples, in order."""
+    """The leaves of nested lists and tuples, in order. Raises InvalidArgument for lists nested more than MAX_DEPTH deep."""
     stack = [iter(inputs)]
     while stack:
         for item in stack[-1]:
             if isinstance(item, list | tuple):
+                if len(stack) > MAX_DEPTH:
+                    raise InvalidArgument(
+                        f"execute(): inputs has lists nested more than {MAX_DEPTH} deep; does a list contain itself?"
+                    )
                 stack.append(iter(item))
                 break
             yield item

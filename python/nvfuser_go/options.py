@@ -11,7 +11,7 @@ import re
 import warnings
 from dataclasses import dataclass
 
-from nvfuser_go.errors import InvalidArgument
+from nvfuser_go.errors import InvalidArgument, InvalidType
 
 _LEGAL = {
     "NVFUSER_DUMP": """
@@ -102,6 +102,9 @@ def environment() -> Options:
 
 def for_call(enable: list[str], disable: list[str]) -> Options:
     """The options of one call: those of the environment, and the given names. A name in `disable` wins."""
+    for argument, names in (("_enable_options", enable), ("_disable_options", disable)):
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            raise InvalidType(f"execute(): {argument} must be a list of names, got {names!r}")
     base = environment()
     on, off = dict(base.enable), dict(base.disable)
     for text in enable:

@@ -17,7 +17,7 @@ import torch
 
 from nvfuser_go import _C
 from nvfuser_go.enums import DataType
-from nvfuser_go.errors import FusionError, InvalidArgument, Unsupported
+from nvfuser_go.errors import FusionError, InvalidArgument, InvalidType, Unsupported
 from nvfuser_go.fusion import FUNCTION_NAME, Fusion
 from nvfuser_go.inputs import prepare
 from nvfuser_go.pytorch_utils import TORCH_DTYPES
@@ -247,6 +247,8 @@ class Expectation:
             traced = [t for t, is_alias in evaluate(fusion, inputs) if not is_alias]
             self._precisions = [t.precision for t in traced]
             references = [t.value for t in traced]
+        elif not isinstance(references, list | tuple) or any(r is None or isinstance(r, str) for r in references):
+            raise InvalidType(f"validate(): reference_outputs must be a list of tensors, got {references!r}")
         elif len(references) != returned:
             raise InvalidArgument(f"validate(): reference_outputs has {len(references)} entries for {returned} outputs")
         self._references = [torch.as_tensor(r).detach() for r in references]

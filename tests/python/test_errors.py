@@ -359,11 +359,22 @@ def test_parse():
     check(failure)
 
 
+def list_in_itself() -> list:
+    inputs = [X]
+    inputs.append(inputs)
+    return inputs
+
+
 def test_other_arguments():
     for use, kind in (
         (lambda: LRUCache(0), InvalidArgument),
         (lambda: LRUCache("1"), InvalidType),
         (lambda: torch_dtype_to_nvfuser_dtype(torch.int8), InvalidType),
+        (lambda: two_inputs().execute(list_in_itself()), InvalidArgument),
+        (lambda: two_inputs().execute([X, 1], _enable_options="verify"), InvalidType),
+        (lambda: two_inputs().execute([X, 1], _disable_options=[1]), InvalidType),
+        (lambda: two_inputs().validate([X, 1], 1), InvalidType),
+        (lambda: two_inputs().validate([X, 1], [None]), InvalidType),
         (lambda: two_inputs().execute([X, 1], device="tpu"), InvalidArgument),
         (lambda: two_inputs().execute([X, 1], device=[]), InvalidType),
         (lambda: two_inputs().execute([X, 1], _enable_options=["nosuch"]), InvalidArgument),
