@@ -24,7 +24,10 @@ PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, bool, int, float, complex})
 
 
 def flatten(inputs: Iterable[Any]) -> Iterator[Any]:
-    """The leaves of nested lists and tuples, in order. Raises InvalidArgument for lists nested more than MAX_DEPTH deep."""
+    """The leaves of nested lists and tuples, in order.
+
+    Raises InvalidArgument for lists nested more than MAX_DEPTH deep.
+    """
     stack = [iter(inputs)]
     while stack:
         for item in stack[-1]:
