@@ -277,6 +277,9 @@ type limit struct {
 // global memory and takes a ticket; the last one folds them in the order of
 // their numbers, whatever the order of arrival, and leaves the counter at 0.
 func (r *threadReduction) grid(id core.ExprID) error {
+	if dims, _ := r.limits(r.f.Expr(id)); len(dims) > 0 {
+		return r.refuse("grid reduction", r.tensor.v, "%s is reduced across blocks and reads the result of another such reduction", r.f.Name(r.tensor.v))
+	}
 	for _, class := range r.m.Nest(id) {
 		if !r.isSpread(class) && !r.isOne(r.m.Promotion(class)) {
 			return r.refuse("grid reduction", r.tensor.v, "%s is reduced across blocks inside a loop: reduce the loop's axis first by rfactor()", r.f.Name(r.tensor.v))

@@ -143,11 +143,8 @@ func (l *lowering) statement(id core.ExprID) error {
 	if err != nil {
 		return err
 	}
-	if dims, valid := l.limits(e); len(dims) > 0 {
-		for _, v := range e.Out {
-			l.limited[v] = limit{dims, valid}
-		}
-	}
+	l.limit(e)
+	c.redundant = g.redundant
 	return l.conditional(c.holds(g.tests, g.once, g.among), func() error { return c.body(id) })
 }
 
@@ -177,5 +174,5 @@ func (c *context) body(id core.ExprID) error {
 // assign stores a value in the type that the buffer has.
 func (c *context) assign(dst kir.Access, value kir.ValueID) {
 	value = c.b.Cast(c.b.Kernel().Buffers[dst.Buffer].DType, value)
-	c.b.Add(kir.Assign{Dst: dst, Value: value})
+	c.b.Add(kir.Assign{Dst: dst, Value: value, Redundant: c.redundant})
 }

@@ -8,22 +8,20 @@ import (
 )
 
 // checkThreads refuses schedules in which a thread would need what another one
-// has and nothing carries it over: registers of other threads, shared memory of
-// other blocks, and global memory that another block writes in the same launch.
+// has and nothing carries it over, as far as the loops alone say it: two loops
+// that are one dimension, and global memory that another block writes in the same
+// launch. [context.read] does the rest.
 func (a *Analysis) checkThreads() error {
 	for _, id := range a.f.Order() {
 		e := a.f.Expr(id)
 		if err := a.checkNest(id, e.Out[0]); err != nil {
 			return err
 		}
-		for k, p := range a.f.TensorArgs(e) {
-			if a.f.Val(p).Input {
+		for _, p := range a.f.TensorArgs(e) {
+			if a.f.Val(p).Input || a.s.Memory(p) != schedule.Global {
 				continue
 			}
-			if err := a.checkExchange(p, e.Out[0]); err != nil {
-				return err
-			}
-			if err := a.checkIndirect(e, k, p); err != nil {
+			if err := a.checkBlocks(p, e.Out[0]); err != nil {
 				return err
 			}
 		}
@@ -43,96 +41,82 @@ func (a *Analysis) checkNest(id core.ExprID, v core.ValID) error {
 	return nil
 }
 
-// checkExchange fails if p is in memory that the threads which compute c do not
-// share with those that compute p.
-func (a *Analysis) checkExchange(p, c core.ValID) error {
-	for k, x := range a.tensors[p].loop {
-		if a.isReduced(x) || !a.isApart(p, x) || a.runsAlong(c, x) {
-			continue
-		}
-		return a.refuse("exchange", p, "axis %d of %s is %v, and %s, which reads %s in %v memory, does not run over the same %v",
-			k, a.f.Name(p), a.parallel(x), a.f.Name(c), a.f.Name(p), a.s.Memory(p), a.parallel(x))
-	}
-	if a.s.Memory(p) != schedule.Global {
-		return nil
-	}
-	// What no loop of a tensor says is computed by all blocks, and written by
-	// the first.
+// checkBlocks fails if c may read an element of p, in global memory, that another
+// block writes. Along a dimension that no loop of a tensor has, all blocks
+// compute it and the first one writes it.
+func (a *Analysis) checkBlocks(p, c core.ValID) error {
+	first := a.s.Memory(c) == schedule.Global && !slices.ContainsFunc(a.tensors[c].loop, func(x core.AxisID) bool { return a.isReduced(x) && a.isSpread(x) })
 	for _, d := range a.blocks {
-		bound := a.isBound(p, d)
-		if !bound && !a.isBound(c, d) && a.s.Memory(c) == schedule.Global {
+		ofP, ofC := a.bound(p, d), a.bound(c, d)
+		if ofP == ownLoop && ofC == ownLoop || ofP == noLoop && ofC == noLoop && first {
 			continue
 		}
-		if !bound || !a.isBound(c, d) {
-			return a.refuse("exchange", p, "%s reads %s in global memory, which another block along %v writes: this needs a kernel of its own", a.f.Name(c), a.f.Name(p), d)
-		}
+		return a.refuse("exchange", p, "%s reads %s in global memory, which another block along %v writes: this needs a kernel of its own", a.f.Name(c), a.f.Name(p), d)
 	}
 	return nil
 }
 
-// isBound reports whether a loop of v of type p runs over an axis of its own.
-func (a *Analysis) isBound(v core.ValID, p schedule.Parallel) bool {
-	return slices.ContainsFunc(a.tensors[v].loop, func(x core.AxisID) bool {
-		return a.parallel(x) == p && !a.isReduced(x) && !a.m.IsPromoted(x)
-	})
-}
+// A binding is what a tensor has of a dimension of the grid or block.
+type binding uint8
 
-// isApart reports whether those who run the iterations of loop axis x of p do not
-// see each other's elements of p.
-func (a *Analysis) isApart(p core.ValID, x core.AxisID) bool {
-	return a.parallel(x).IsBlock() || a.isPrivate(a.s.Memory(p), x)
-}
+const (
+	noLoop       binding = iota
+	ownLoop              // one over an axis of its own
+	promotedLoop         // one over more than that
+)
 
-// runsAlong reports whether v has a loop axis with the type and the index of
-// loop axis x of another tensor.
-func (a *Analysis) runsAlong(v core.ValID, x core.AxisID) bool {
-	return slices.ContainsFunc(a.tensors[v].loop, func(b core.AxisID) bool {
-		return a.parallel(b) == a.parallel(x) &&
-			(a.m.LoopClass(b) == a.m.LoopClass(x) || a.m.AlmostExact(a.m.Promotion(b)) == a.m.AlmostExact(a.m.Promotion(x)))
-	})
-}
-
-// checkIndirect fails if e reads p, its tensor operand k, along an axis at
-// positions that its loops do not say, while that axis is spread.
-func (a *Analysis) checkIndirect(e *core.Expr, k int, p core.ValID) error {
-	along := map[core.AxisID]bool{}
-	var positions []int
-	if e.Op.AxisMap != nil {
-		positions = e.Op.AxisMap(a.f, e, k, 0)
-	}
-	logical := a.f.Axes(p)
-	for i := range a.f.Val(e.Out[0]).Domain.Root {
-		at := i
-		if positions != nil {
-			at = positions[i]
-		}
-		if at >= 0 && at < len(logical) {
-			along[logical[at]] = true
-		}
-	}
-	if e.Op == core.ReshapeOp {
-		for _, i := range e.Op.NeedsWhole(a.f, e) {
-			along[logical[i]] = false
-		}
-	}
-	for _, x := range a.tensors[p].loop {
-		if !a.isApart(p, x) {
-			continue
-		}
-		for _, l := range logical {
-			if !along[l] && !a.isBroadcast(l) && a.stems(x, l) {
-				return a.refuse("exchange", p, "%s reads %s at positions of an axis that is %v, which other threads or blocks have", a.f.Name(e.Out[0]), a.f.Name(p), a.parallel(x))
+func (a *Analysis) bound(v core.ValID, p schedule.Parallel) binding {
+	for _, x := range a.tensors[v].loop {
+		if a.parallel(x) == p && !a.isReduced(x) {
+			if a.m.IsPromoted(x) {
+				return promotedLoop
 			}
+			return ownLoop
+		}
+	}
+	return noLoop
+}
+
+// An apartAxis is a loop axis of a tensor whose iterations are in threads that do
+// not see each other's elements, and the index that says which thread.
+type apartAxis struct {
+	axis  core.AxisID
+	index index
+}
+
+// apart returns those of v.
+func (l *lowering) apart(v core.ValID) []apartAxis {
+	t, memory := l.tensors[v], l.s.Memory(v)
+	var list []apartAxis
+	for _, x := range t.loop {
+		if l.isReduced(x) || !l.isSpread(x) || !l.parallel(x).IsBlock() && !l.isPrivate(memory, x) {
+			continue
+		}
+		list = append(list, apartAxis{l.m.Promotion(x), l.dimension(l.parallel(x)).symbol})
+	}
+	return list
+}
+
+// sees fails unless the statement reads elements of operand v that its own
+// thread has: those along the loop axes that are spread are at its index.
+func (c *context) sees(v core.ValID, apart []apartAxis, at []index) error {
+	for i, x := range apart {
+		if at[i] != x.index {
+			return c.refuse("exchange", v, "%s reads an element of %s that another thread or block has: %s is in %v memory and computed at index %s by the one at %s",
+				c.f.Name(c.tensor.v), c.f.Name(v), c.f.Name(v), c.s.Memory(v), c.b.Kernel().Expr(at[i]), c.b.Kernel().Expr(x.index))
 		}
 	}
 	return nil
 }
 
-// stems reports whether x is made from l.
-func (a *Analysis) stems(x, l core.AxisID) bool {
-	if x <= l {
-		return x == l
+// seesLimited fails if the statement runs in the last block to arrive at a
+// reduction and reads v in global memory, which the first one has written.
+func (c *context) seesLimited(v core.ValID) error {
+	dims, _ := c.limits(c.f.Expr(c.f.Val(c.tensor.v).Def))
+	for _, d := range dims {
+		if !slices.Contains(c.limited[v].dims, d) {
+			return c.refuse("exchange", v, "%s is computed by the last block along %v and reads %s in global memory, which another one writes: this needs a kernel of its own", c.f.Name(c.tensor.v), d, c.f.Name(v))
+		}
 	}
-	d := a.f.Axis(x).Def
-	return d != core.NoTransform && slices.ContainsFunc(inputs(a.f.Transform(d)), func(in core.AxisID) bool { return a.stems(in, l) })
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
 )
 
 // An index is an expression of the kernel.
@@ -23,6 +24,8 @@ type context struct {
 	// carry more than its axis.
 	alien  map[core.AxisID]bool
 	aliens []alienLoop
+	// redundant says that several threads store the same.
+	redundant bool
 }
 
 // An alienLoop is a loop that runs over more than the tensor's axis.
@@ -189,30 +192,47 @@ func (c *context) operand(e *core.Expr, k int) operand {
 // global memory are found by the logical index that the op says.
 func (c *context) read(o operand) (kir.Access, error) {
 	t := c.tensors[o.v]
-	axes := t.storage.axes
-	if len(axes) == 0 {
-		return c.at(o.v, nil), nil
+	var apart []apartAxis
+	if !c.f.Val(o.v).Input {
+		if apart = c.apart(o.v); c.s.Memory(o.v) == schedule.Global {
+			if err := c.seesLimited(o.v); err != nil {
+				return kir.Access{}, err
+			}
+		}
 	}
-	logical := t.storage.compact && (c.f.Val(o.v).Input || len(o.at) > 0)
+	axes := slices.Clone(t.storage.axes)
+	for _, x := range apart {
+		axes = append(axes, x.axis)
+	}
+	coords, err := c.locate(o, axes)
+	if err != nil {
+		return kir.Access{}, err
+	}
+	n := len(t.storage.axes)
+	return c.at(o.v, coords[:n]), c.sees(o.v, apart, coords[n:])
+}
+
+// locate returns the indices of an operand's element along axes of it.
+func (c *context) locate(o operand, axes []core.AxisID) ([]index, error) {
+	t := c.tensors[o.v]
+	if len(axes) == 0 {
+		return nil, nil
+	}
 	own := c.tensor.resizes
 	if t.handSet {
 		own = slices.Concat(own, t.resizes)
 	}
-	if !logical && len(o.at) == 0 {
+	if !c.f.Val(o.v).Input && len(o.at) == 0 {
 		if len(c.aliens) > 0 && c.tensor.reduces {
 			if coords, ok := c.byRoot(axes, own); ok {
-				return c.at(o.v, coords), nil
+				return coords, nil
 			}
 		}
 		if coords, ok := c.elements(c.start, axes, own); ok {
-			return c.at(o.v, coords), nil
+			return coords, nil
 		}
 	}
-	coords, err := c.byLogical(o, axes)
-	if err != nil {
-		return kir.Access{}, err
-	}
-	return c.at(o.v, coords), nil
+	return c.byLogical(o, axes)
 }
 
 // byRoot finds indices from those of the root axes and from the loops that are

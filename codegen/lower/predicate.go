@@ -14,6 +14,7 @@ import (
 // among that this thread or block does.
 type guard struct {
 	tests, once, among []scalar.ID
+	redundant          bool // several threads write the same
 }
 
 func (c *context) holds(conditions ...[]scalar.ID) scalar.ID {
@@ -57,6 +58,11 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 		}
 		own := c.limited[t.v].dims
 		g.among = append(c.onceAmongThreads(slices.Concat(dims, own)), valid)
+		tests, all, err := c.oneOfPromoted(id)
+		if err != nil {
+			return g, err
+		}
+		g.among, g.redundant = append(g.among, tests...), all
 	}
 	return g, nil
 }
@@ -212,7 +218,8 @@ func (c *context) sharesLoop() bool {
 
 // foreign returns the tests that the indices are 0, walking back from the
 // promoted loops that are selected, of the classes that are no axes of the
-// tensor or that it iterates itself.
+// tensor or that it iterates itself. A resize is not walked: where the index of
+// one side is 0 that of the other is not.
 func (c *context) foreign(selected func(alienLoop) bool) []scalar.ID {
 	v, leaf := map[core.AxisID]index{}, map[core.AxisID]bool{}
 	var work []core.AxisID
@@ -227,29 +234,32 @@ func (c *context) foreign(selected func(alienLoop) bool) []scalar.ID {
 	}
 	mine := c.tensor.mine
 	known := func(a core.AxisID) bool { _, ok := v[a]; return ok }
+	unknown := func(a core.AxisID) bool { return !known(a) }
 	for len(work) > 0 {
 		class := work[0]
 		work = work[1:]
 		for _, k := range c.graph.touching[class] {
 			r := &c.graph.relation[k]
-			if slices.ContainsFunc(r.out, func(a core.AxisID) bool { return !known(a) || mine[a] }) || slices.ContainsFunc(r.in, known) {
+			if r.moves || slices.ContainsFunc(r.out, func(a core.AxisID) bool { return !known(a) || mine[a] }) || !slices.ContainsFunc(r.in, unknown) {
 				continue
 			}
 			from := make([]index, len(r.out))
 			for i, a := range r.out {
 				from[i] = v[a]
-				delete(leaf, a)
+				leaf[a] = leaf[a] && slices.Contains(r.in, a) // a merge with one element
 			}
 			for i, e := range c.across(r, false, from) {
-				v[r.in[i]], leaf[r.in[i]] = e, true
-				work = append(work, r.in[i])
+				if a := r.in[i]; unknown(a) {
+					v[a], leaf[a] = e, true
+					work = append(work, a)
+				}
 			}
 		}
 	}
 	own := c.ownReach()
 	var tests []scalar.ID
 	for _, class := range slices.Sorted(maps.Keys(leaf)) {
-		if !mine[class] || own[class] {
+		if leaf[class] && (!mine[class] || own[class]) {
 			tests = append(tests, c.t.Eq(v[class], c.t.Int(0)))
 		}
 	}
@@ -276,8 +286,7 @@ func (c *context) onceAround(id core.ExprID) []scalar.ID {
 
 // onceAmongThreads returns the tests that this is the thread, or block, which
 // writes an element of shared or global memory that several compute: the first
-// of each dimension that the tensor has no axis for, and of those that promoted
-// loops add to its axes.
+// of each dimension that the tensor has no axis for.
 func (c *context) onceAmongThreads(limited []schedule.Parallel) []scalar.ID {
 	t := c.tensor
 	memory := c.s.Memory(t.v)
@@ -299,9 +308,29 @@ func (c *context) onceAmongThreads(limited []schedule.Parallel) []scalar.ID {
 			tests = append(tests, c.t.Eq(d.symbol, c.t.Int(0)))
 		}
 	}
-	return append(tests, c.foreign(func(x alienLoop) bool {
-		return c.isSpread(x.axis) && !c.isPrivate(memory, x.axis) && c.repeats(x)
-	})...)
+	return tests
+}
+
+// oneOfPromoted chooses the writer among the threads, or blocks, that promoted
+// loops make compute an element of shared or global memory: it returns tests for
+// that, or that all of them write it. The one at index 0 of what is no axis of
+// the tensor may come later in a serial loop than a reader of the element.
+func (c *context) oneOfPromoted(id core.ExprID) (tests []scalar.ID, all bool, err error) {
+	t := c.tensor
+	memory := c.s.Memory(t.v)
+	several := slices.ContainsFunc(c.aliens, func(x alienLoop) bool { return c.isSpread(x.axis) && !c.isPrivate(memory, x.axis) && c.repeats(x) })
+	if memory == schedule.Local || !several {
+		return nil, false, nil
+	}
+	serial := slices.ContainsFunc(c.m.Nest(id), func(class core.AxisID) bool { return !c.isSpread(class) && !c.isOne(c.m.Promotion(class)) })
+	private := slices.ContainsFunc(c.aliens, func(x alienLoop) bool { return c.isPrivate(memory, x.axis) }) // each block has a copy to fill
+	switch {
+	case !private && (!serial || len(c.readers[t.v]) == 0):
+		return c.foreign(func(x alienLoop) bool { return c.repeats(x) }), false, nil
+	case t.reduces:
+		return nil, false, c.refuse("repeated reduction", t.v, "%s is reduced by several threads at the same element, in a loop that a reader shares: cache it before", c.f.Name(t.v))
+	}
+	return nil, true, nil
 }
 
 // checkLimited fails if the statement runs over blocks of which only one has

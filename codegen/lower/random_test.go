@@ -468,7 +468,7 @@ func testRandom(t *testing.T, finish func(*generator, *schedule.Scheduled)) {
 				count[result]++
 			}
 			t.Log(count)
-			require.Greater(t, count["right"], int(n)/2)
+			require.Greater(t, count["right"], int(n)/4)
 		})
 	}
 }

@@ -94,6 +94,7 @@ func (c *context) reduction(id core.ExprID) error {
 	if err != nil {
 		return err
 	}
+	c.limit(e)
 	if len(across) > 0 {
 		return c.acrossThreads(id, f, g, across)
 	}
@@ -192,7 +193,16 @@ func (l *lowering) combineWelford(f fold, a, b []kir.ValueID) []kir.ValueID {
 	return []kir.ValueID{mean, squares, n}
 }
 
-// limited returns the dimensions of the grid of which only one block has the
+// limit gives the results of e the limits of what it reads.
+func (l *lowering) limit(e *core.Expr) {
+	if dims, valid := l.limits(e); len(dims) > 0 {
+		for _, v := range e.Out {
+			l.limited[v] = limit{dims, valid}
+		}
+	}
+}
+
+// limits returns the dimensions of the grid of which only one block has the
 // elements of what e reads, and the condition for being that block.
 func (l *lowering) limits(e *core.Expr) (dims []schedule.Parallel, valid scalar.ID) {
 	valid = l.t.Bool(true)

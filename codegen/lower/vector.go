@@ -96,6 +96,9 @@ func (c *context) copied(id core.ExprID) (dst, src kir.Access, cond scalar.ID, e
 	if err == nil {
 		src, err = c.read(c.operand(c.f.Expr(id), 0))
 	}
+	if err == nil && g.redundant {
+		err = c.refuse("vector", c.tensor.v, "%s is vectorized, and several threads write each of its elements", c.f.Name(c.tensor.v))
+	}
 	return dst, src, c.holds(g.tests, g.once, g.among), err
 }
 
