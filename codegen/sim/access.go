@@ -485,8 +485,11 @@ func (b *block) atomicAdd(a *access, x *lanes, old kir.SymbolID) {
 			b.exchange(l, m, address)
 		}
 		if bound != nil {
-			bound.v[l] = before.I
+			b.give(bound, l, before.I, 0)
 		}
+	}
+	if bound != nil {
+		b.checkFacts(old, a.at)
 	}
 }
 

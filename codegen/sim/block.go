@@ -33,6 +33,7 @@ type block struct {
 	epoch        int32
 	turn         []int32  // by warp
 	span         []uint32 // by warp
+	turnStart    []uint32 // by warp: the first span of turn
 	known        *clock
 	publications map[int32]*publication
 
@@ -56,7 +57,7 @@ func newBlock(m *machine) *block {
 	p := m.program
 	b := &block{m: m, p: p, time: 1, values: make([]indexValue, len(p.nodes)), bound: make([]uint64, len(p.k.Symbols)),
 		registers: make([]*lanes, len(p.k.Buffers)), copies: make([][]asyncCopy, m.threads), groups: make([]int, m.threads),
-		turn: make([]int32, m.warps), span: make([]uint32, m.warps)}
+		turn: make([]int32, m.warps), span: make([]uint32, m.warps), turnStart: make([]uint32, m.warps)}
 	b.shared = memory{data: make([]byte, m.sharedBytes), cells: make([]cell, m.sharedBytes>>m.sharedShift), shift: m.sharedShift}
 	b.push(m.order)
 	for i, s := range p.k.Symbols {
@@ -89,7 +90,7 @@ func (b *block) start(number int32) {
 	}
 	clear(b.turn)
 	for w := range b.span {
-		b.startSpan(int32(w))
+		b.startTurn(int32(w))
 	}
 	n := int64(number)
 	position := [3]int64{n % b.m.grid[0], n / b.m.grid[0] % b.m.grid[1], n / b.m.grid[0] / b.m.grid[1]}
@@ -204,6 +205,14 @@ func (b *block) bind(s kir.SymbolID) *indexValue {
 		x.v, x.taint = make([]int64, b.m.threads), make([]uint8, b.m.threads)
 	}
 	return x
+}
+
+// give gives a symbol its value in one thread: as a number of the kernel's
+// index type.
+func (b *block) give(x *indexValue, lane int32, n int64, taint uint8) {
+	n, flaw := b.p.wrapped(n)
+	x.v[lane], x.taint[lane] = n, taint|flaw
+	x.tainted = x.tainted || x.taint[lane] != 0
 }
 
 // set gives a symbol that all threads share a value.

@@ -124,6 +124,20 @@ func TestFindings(t *testing.T) {
 			b.Add(kir.Fence{Scope: kir.GridScope})
 			only(4, func() { b.Store(one(b), a, zero) })
 		}, []sim.Kind{sim.Race}, "by block 0 thread 3 at"},
+		{"a reader before a fence, another after it, then a write by the first", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
+			only := func(lane int64, body func()) { b.If(b.T.Eq(t, b.T.Int(lane)), body, nil) }
+			only(3, func() { b.Store(one(b), a, zero) })
+			b.Add(block())
+			only(3, func() { b.Store(b.Load(a, zero), y, zero) })
+			b.Add(kir.Fence{Scope: kir.GridScope})
+			only(4, func() { b.Store(b.Load(a, zero), y, b.T.Int(1)) })
+			only(3, func() { b.Store(one(b), a, zero) })
+		}, []sim.Kind{sim.Race}, "by block 0 thread 4 at"},
+		{"a 64-bit position in a kernel of 32-bit indices", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			k := b.Let("k", b.Op(core.AddOp, b.Index(dtype.Int, t), b.Number(dtype.Int, 1<<32)), scalar.Unknown())
+			b.If(b.T.And(b.T.Le(b.T.Int(0), k), b.T.Lt(k, b.T.Int(64))), func() { b.Store(one(b), y, k) }, nil)
+		}, []sim.Kind{sim.Overflow}, "the condition overflows"},
 		{"readers in two warps, then a write in the second", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
 			a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
 			only := func(lane int64, body func()) { b.If(b.T.Eq(t, b.T.Int(lane)), body, nil) }
@@ -213,6 +227,11 @@ func TestWriteUnderSource(t *testing.T) {
 func TestReadByBlocks(t *testing.T) {
 	const threads, blocks = 64, 4
 	build := func(between string) *kir.Kernel {
+		scope := kir.BlockScope
+		threads := int64(threads)
+		if between == "ticket of warps" { // no other warp reads
+			scope, threads = kir.WarpScope, 32
+		}
 		b := kir.NewBuilder("readers", dtype.Int32)
 		x, y := b.Global("x", dtype.Float, b.T.Int(2)), b.Global("y", dtype.Float, b.T.Int(threads*blocks))
 		word, counter := b.Global("word", dtype.Int, b.T.Int(1)), b.Global("counter", dtype.Int32, b.T.Int(1))
@@ -231,7 +250,7 @@ func TestReadByBlocks(t *testing.T) {
 			b.If(first, writes, nil)
 		default: // a ticket, perhaps without what publishes the reads
 			if between != "ticket without barrier" {
-				b.Add(kir.Barrier{Scope: kir.BlockScope})
+				b.Add(kir.Barrier{Scope: scope})
 			}
 			b.If(b.T.Eq(t0, zero), func() {
 				if between != "ticket without fence" {
@@ -244,7 +263,7 @@ func TestReadByBlocks(t *testing.T) {
 		}
 		return b.Kernel()
 	}
-	for between, want := range map[string][]sim.Kind{"nothing": {sim.Race}, "grid barrier": nil, "ticket": nil,
+	for between, want := range map[string][]sim.Kind{"nothing": {sim.Race}, "grid barrier": nil, "ticket": nil, "ticket of warps": nil,
 		"ticket without barrier": {sim.Race}, "ticket without fence": {sim.Race}} {
 		for _, options := range []sim.Options{{}, {Order: sim.Reverse}, {Order: sim.Random, Seed: 1}, {Order: sim.Random, Seed: 2}} {
 			k := build(between)

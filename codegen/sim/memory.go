@@ -31,13 +31,12 @@ const (
 	redundant             // the last write may be one of several that agree
 )
 
-// An earlierRead is a read of a cell by a block before another block read it.
+// An earlierRead is what a cell said of its reads by a block before another
+// block read it.
 type earlierRead struct {
-	span    uint32
-	readers uint32
-	reader  uint16
-	at      int32
-	next    int32
+	span, readers uint32
+	reader, other uint16
+	at, next      int32
 }
 
 // A memory is what one argument points to, or the shared memory of a block.
@@ -99,8 +98,8 @@ func (b *block) noteRead(c *cell, at int32, lane int32) {
 		old := &b.m.spans[c.readSpan]
 		switch {
 		case old.block != b.number:
-			if !b.ordered(c.readSpan, c.reader, lane) || !b.ordered(c.readSpan, c.other, lane) {
-				b.m.earlier = append(b.m.earlier, earlierRead{c.readSpan, c.readers, c.reader, c.readAt, c.earlier})
+			if !b.orderedReads(c.readSpan, c.readers, c.reader, c.other, lane) {
+				b.m.earlier = append(b.m.earlier, earlierRead{c.readSpan, c.readers, c.reader, c.other, c.readAt, c.earlier})
 				c.earlier = int32(len(b.m.earlier))
 			}
 		case old.epoch == b.epoch:
@@ -187,7 +186,7 @@ func (b *block) checkWrite(a *access, m *memory, c *cell, address int64, n int, 
 	default:
 		report(Race, c.writeAt, c.writeSpan, c.writer)
 	}
-	if c.readSpan != 0 && b.readUnordered(c, lane) {
+	if c.readSpan != 0 && !b.orderedReads(c.readSpan, c.readers, c.reader, c.other, lane) {
 		thread := c.reader
 		if thread == uint16(lane) && c.other != noThread {
 			thread = c.other
@@ -196,32 +195,26 @@ func (b *block) checkWrite(a *access, m *memory, c *cell, address int64, n int, 
 	}
 	for i := c.earlier; i != 0; {
 		e := &b.m.earlier[i-1]
-		if !b.orderedReads(e.span, e.reader, e.readers, lane) {
+		if !b.orderedReads(e.span, e.readers, e.reader, e.other, lane) {
 			report(Race, e.at, e.span, e.reader)
 		}
 		i = e.next
 	}
 }
 
-// readUnordered reports whether some read of a cell is not ordered before an
-// access of a thread that comes now.
-func (b *block) readUnordered(c *cell, lane int32) bool {
-	old := &b.m.spans[c.readSpan]
-	if old.block != b.number {
-		return !b.orderedReads(c.readSpan, c.reader, c.readers, lane) || !b.ordered(c.readSpan, c.other, lane)
-	}
-	if old.epoch != b.epoch {
+// orderedReads reports whether the reads of a cell that it keeps are ordered
+// before what a thread of this block does now.
+func (b *block) orderedReads(at, readers uint32, reader, other uint16, lane int32) bool {
+	old := &b.m.spans[at]
+	switch {
+	case old.block == b.number && old.epoch != b.epoch:
+		return true
+	case old.block == b.number && readers&^(1<<(lane>>5)) != 0:
 		return false
+	case old.block != b.number && readers&(readers-1) != 0: // of several warps
+		return b.knows(lane, old.block) > old.epoch
 	}
-	return c.readers&^(1<<(lane>>5)) != 0 || !b.ordered(c.readSpan, c.reader, lane) || !b.ordered(c.readSpan, c.other, lane)
-}
-
-// orderedReads is ordered for the reads of several warps of another block.
-func (b *block) orderedReads(span uint32, reader uint16, readers uint32, lane int32) bool {
-	if readers&(readers-1) != 0 {
-		return b.knows(lane, b.m.spans[span].block) > b.m.spans[span].epoch
-	}
-	return b.ordered(span, reader, lane)
+	return b.ordered(at, reader, lane) && b.ordered(at, other, lane)
 }
 
 // declare begins the life of the elements of a Shared buffer.

@@ -27,10 +27,15 @@ type span struct {
 	block, epoch, warp, turn int32
 }
 
-// startSpan begins a new span of a warp.
+// startSpan begins a new span of a warp, in the same turn.
 func (b *block) startSpan(warp int32) {
 	b.m.spans = append(b.m.spans, span{b.number, b.epoch, warp, b.turn[warp]})
 	b.span[warp] = uint32(len(b.m.spans) - 1)
+}
+
+func (b *block) startTurn(warp int32) {
+	b.startSpan(warp)
+	b.turnStart[warp] = b.span[warp]
 }
 
 // ordered reports whether an access of a thread in a span is ordered before
@@ -43,7 +48,8 @@ func (b *block) ordered(at uint32, thread uint16, lane int32) bool {
 	if old.block == b.number {
 		return int32(thread) == lane || old.epoch != b.epoch || old.warp == lane>>5 && old.turn != b.turn[old.warp]
 	}
-	return b.knows(lane, old.block) > old.epoch || b.knowsThread(lane, old.block, thread) >= at
+	return b.knows(lane, old.block) > old.epoch || b.knowsThread(lane, blockThread{old.block, thread}) >= at ||
+		b.knowsThread(lane, blockThread{old.block, allOf(old.warp)}) >= at
 }
 
 // A clock is a set of accesses of several blocks that come before something.
@@ -54,8 +60,11 @@ type clock struct {
 
 type blockThread struct {
 	block  int32
-	thread uint16
+	thread uint16 // or all of a warp
 }
+
+// allOf stands for all threads of a warp.
+func allOf(warp int32) uint16 { return 1<<15 | uint16(warp) }
 
 // join returns the union of two clocks, which do not change. nil is empty.
 func join(a, b *clock) *clock {
@@ -106,9 +115,8 @@ func (b *block) knows(lane, other int32) int32 {
 	return e
 }
 
-func (b *block) knowsThread(lane, other int32, thread uint16) uint32 {
+func (b *block) knowsThread(lane int32, k blockThread) uint32 {
 	var s uint32
-	k := blockThread{other, thread}
 	if b.known != nil {
 		s = b.known.threads[k]
 	}
@@ -123,7 +131,10 @@ func (b *block) fence(lane int32) {
 	p := b.publication(lane)
 	p.known = join(p.known, p.pending)
 	p.pending = nil
-	own := &clock{map[int32]int32{b.number: b.epoch}, map[blockThread]uint32{{b.number, uint16(lane)}: b.span[lane>>5]}}
+	own := &clock{map[int32]int32{b.number: b.epoch}, map[blockThread]uint32{
+		{b.number, uint16(lane)}:     b.span[lane>>5],
+		{b.number, allOf(lane >> 5)}: b.turnStart[lane>>5] - 1, // before the last barrier of the warp
+	}}
 	p.released = join(join(b.known, p.known), own)
 }
 
@@ -145,7 +156,7 @@ func (b *block) syncBlock() {
 	b.epoch++
 	for w := range b.span {
 		b.turn[w] = 0
-		b.startSpan(int32(w))
+		b.startTurn(int32(w))
 	}
 }
 
@@ -153,7 +164,7 @@ func (b *block) syncBlock() {
 func (b *block) syncWarp(warp int32) {
 	b.shareKnown(warp)
 	b.turn[warp]++
-	b.startSpan(warp)
+	b.startTurn(warp)
 }
 
 // shareKnown tells all threads of a warp, or of the block if warp is -1, what

@@ -218,10 +218,8 @@ func (p *program) let(x *statement, s kir.Let) error {
 			f(b)
 		}
 		v := b.bind(s.Symbol)
-		v.tainted = values[0].tainted
 		for _, l := range b.lanes {
-			v.v[l] = values[0].i[l]
-			v.taint[l] = values[0].flawAt(l)
+			b.give(v, l, values[0].i[l], values[0].flawAt(l))
 		}
 		b.checkFacts(s.Symbol, x)
 	})
