@@ -76,6 +76,9 @@ func nvf_fusion_parse(text C.const_text, length C.int64_t, out *C.nvf_fusion, e 
 	if length < 0 {
 		return report(e, core.InvalidArgumentf("parse(): length is %d, which is negative", int64(length)))
 	}
+	if text == nil && length > 0 {
+		return report(e, core.InvalidArgumentf("parse(): text is NULL and length is %d", int64(length)))
+	}
 	source := string(unsafe.Slice((*byte)(unsafe.Pointer(text)), int(length)))
 	return guard(e, named("parse\n\n"+source), func() error {
 		f, err := core.Parse(source)

@@ -137,6 +137,7 @@ static void test_text(void) {
   EXPECT(nvf_fusion_text(again, &same, NULL) == NVF_OK && strcmp(text, same) == 0);
   REFUSED(nvf_fusion_parse("%0 = tensor", 11, &again, &error), NVF_INVALID_ARGUMENT, "line 1");
   REFUSED(nvf_fusion_parse(NULL, -1, &again, &error), NVF_INVALID_ARGUMENT, "length");
+  REFUSED(nvf_fusion_parse(NULL, 1, &again, &error), NVF_INVALID_ARGUMENT, "text is NULL");
   nvf_free(text);
   nvf_free(same);
   nvf_free(NULL);
