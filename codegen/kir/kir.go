@@ -25,6 +25,9 @@
 //   - A buffer has one declaration, and each of its accesses is in the block of
 //     that declaration or inside it.
 //
+// [Kernel.Verify] lists what the consumers rely on and checks it. A [Builder]
+// makes kernels in few lines; [Kernel.String] shows them.
+//
 // It does not know about schedules, devices or C++.
 package kir
 
@@ -264,7 +267,9 @@ type (
 		Old   SymbolID
 	}
 
-	// Let binds a LetIndex symbol to an integer or bool value.
+	// Let binds a LetIndex symbol to an integer or Bool value. The symbol is a
+	// number of the kernel's index type: a value beyond it is a mistake, so a
+	// wider one is compared with its bounds first.
 	Let struct {
 		Symbol SymbolID
 		Value  ValueID

@@ -123,7 +123,9 @@ func (b *block) write(a *access, m *memory, address int64, n int, lane int32, da
 	for i := range cells {
 		c := &cells[i]
 		b.checkWrite(a, m, c, address, n, lane, data, flags)
-		b.noteAtomic(m, c, address, flags)
+		if flags&atomic != 0 && c.flags&atomic == 0 {
+			b.m.plain[c] = plainWrite{c.writeSpan, c.writer, c.writeAt}
+		}
 		c.writeSpan, c.writer, c.writeAt = b.span[lane>>5], uint16(lane), a.at.number
 		c.readSpan, c.readers, c.earlier, c.owner, c.user = 0, 0, 0, a.owner, a.owner
 		c.flags = flags
@@ -143,21 +145,6 @@ type plainWrite struct {
 	at     int32
 }
 
-// noteAtomic keeps of a cell what atomic and plain writes to it need to know of
-// each other.
-func (b *block) noteAtomic(m *memory, c *cell, address int64, flags uint8) {
-	was, is := c.flags&atomic != 0, flags&atomic != 0
-	switch {
-	case was && !is:
-		delete(b.m.plain, c)
-		delete(b.m.published, word{m, address})
-	case is && !was && c.writeSpan != 0:
-		b.m.plain[c] = plainWrite{c.writeSpan, c.writer, c.writeAt}
-	case is && !was:
-		delete(b.m.plain, c) // of an earlier block with the same shared memory
-	}
-}
-
 // checkWrite reports what a write to a cell conflicts with.
 func (b *block) checkWrite(a *access, m *memory, c *cell, address int64, n int, lane int32, data []byte, flags uint8) {
 	reuse := a.buffer.Space == kir.Shared && c.user != a.owner && c.user != 0
@@ -173,7 +160,7 @@ func (b *block) checkWrite(a *access, m *memory, c *cell, address int64, n int, 
 		return
 	case c.flags&atomic != 0 && flags&atomic != 0:
 		// The atomics agree on an order; a plain write before them may not.
-		if w, ok := b.m.plain[c]; ok && !b.ordered(w.span, w.writer, lane) {
+		if w := b.m.plain[c]; w.span != 0 && !b.ordered(w.span, w.writer, lane) {
 			report(Race, w.at, w.span, w.writer)
 		}
 	case c.writeSpan == 0 || b.ordered(c.writeSpan, c.writer, lane):

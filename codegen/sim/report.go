@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -109,7 +110,7 @@ func (r *Report) Err() error {
 	for i, f := range r.Findings {
 		lines[i] = f.String()
 	}
-	return fmt.Errorf("%s", strings.Join(lines, "\n"))
+	return errors.New(strings.Join(lines, "\n"))
 }
 
 // maxFindings ends a run: what follows from the first mistakes is of no use.
