@@ -112,7 +112,14 @@ func TestFindings(t *testing.T) {
 			b.Add(block())
 			b.Store(b.Load(a, warp), y, t)
 			b.If(b.T.Eq(b.T.Mod(t, b.T.Int(32)), zero), func() { b.Store(one(b), a, warp) }, nil)
-		}, []sim.Kind{sim.Race}, ""},
+		}, []sim.Kind{sim.Race}, "and by block 0 thread 31 at"},
+		{"a plain write after the atomics of others", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
+			b.If(b.T.Eq(t, zero), func() { b.Store(one(b), a, zero) }, nil)
+			b.Add(block())
+			b.Add(kir.AtomicAdd{Dst: b.At(a, zero), Value: one(b), Old: kir.NoSymbol})
+			b.If(b.T.Eq(t, b.T.Int(5)), func() { b.Store(one(b), a, zero) }, nil)
+		}, []sim.Kind{sim.Race}, "by block 0 thread 5 at"},
 		{"a reader before a fence, another after it, then a write by the second", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
 			a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
 			only := func(lane int64, body func()) { b.If(b.T.Eq(t, b.T.Int(lane)), body, nil) }
