@@ -19,8 +19,8 @@ func (s *Scheduled) refuse(rule string, v core.ValID, format string, args ...any
 // index. A broadcast is never with an axis that is none.
 //
 // If two axes of one tensor came together, as in x + permute(x) with x square,
-// loops could not tell them apart (see also checkIndependence); nor may the two ends of a resize, or the
-// input of one to extent 1 and what that broadcast meets. The uses of an input need nothing in common,
+// loops could not tell them apart (see also checkIndependence); nor may the
+// input of a resize to extent 1 and what that broadcast meets. The uses of an input need nothing in common,
 // for an input has no loops: they are then left apart, and only an intermediate
 // tensor that is used in two such ways is refused.
 func (s *Scheduled) exactClasses(f *core.Fusion) (exact *classes, throughInputs bool, err error) {
@@ -96,8 +96,8 @@ func (s *Scheduled) checkSelfMapping(exact *classes) error {
 		}
 		for _, id := range s.history(v) {
 			t := s.f.Transform(id)
-			if t.Kind == core.ResizeAxis && !s.unchanged(t) && (exact.same(t.In[0], t.Out[0]) || meets[[2]core.AxisID{exact.find(t.Out[0]), exact.find(t.In[0])}]) {
-				return s.refuse("self-mapping", v, "%s is combined with itself shifted along an axis, so that one loop would need two indices", s.name(v))
+			if t.Kind == core.ResizeAxis && !s.unchanged(t) && meets[[2]core.AxisID{exact.find(t.Out[0]), exact.find(t.In[0])}] {
+				return s.refuse("self-mapping", v, "%s is one element of an axis and meets that axis, so that one loop would need two indices", s.name(v))
 			}
 		}
 		for _, domain := range [][]core.AxisID{s.f.Val(v).Domain.Root, s.f.Val(v).Domain.Logical, s.Loop(v)} {
@@ -234,7 +234,6 @@ func joinThroughOnes(f *core.Fusion, almost, exact *classes, t *core.Transform, 
 		switch {
 		case t.Factor == one:
 			almost.join(t.In[0], rest)
-		case extent(t.In[0]): // split of 1 by 4: the 4 has a hole, which stays visible
 		case t.Factor == f.Axis(t.In[0]).Extent:
 			almost.join(t.In[0], byFactor)
 		}

@@ -43,6 +43,8 @@ func TestMaxPosition(t *testing.T) {
 			Limit{1, "no counterpart", "axis 1 of tv1 does not correspond to axis 1 of tv2, its consumer: they are made by different transforms or are not at the same place"}},
 		{"resize", "%0 = tensor f32 [4, 8] contiguity=[yes, yes]\n%1 = neg %0\n%2 = pad %1 pad_widths=[1, 1, 0, 0] value=0:f64\noutput %2\n", 1, nil, false,
 			Limit{1, "no counterpart", "axis 1 of tv1 does not correspond to axis 1 of tv2, its consumer: they are made by different transforms or are not at the same place"}},
+		{"scanned", "%0 = tensor f32 [4, 8] contiguity=[yes, yes]\n%1 = cumsum %0 dim=1\n%2 = neg %1\noutput %2\n", 1, nil, false,
+			Limit{1, "persistent", "axis 1 of tv1 is needed completely by a consumer before another consumer can read its first element"}},
 		{"scan", "%0 = tensor f32 [4, 8] contiguity=[yes, yes]\n%1 = neg %0\n%2 = cumsum %1 dim=1\noutput %2\n", 1, nil, false,
 			Limit{1, "no counterpart", "axis 1 of tv1 does not correspond to axis 1 of tv2, its consumer: they are made by different transforms or are not at the same place"}},
 	} {
@@ -120,7 +122,38 @@ func TestPositionsTogether(t *testing.T) {
 	require.EqualError(t, err, "loop 0 around tv5 would have to be inside different loops for the tensors that share it")
 	require.NoError(t, s.InlineMost(nil, nil))
 	require.NoError(t, s.Verify())
-	require.Less(t, s.Position(n)+s.Position(b), 3)
+	require.Equal(t, []int{2, 0}, []int{s.Position(b), s.Position(n)})
+}
+
+// p is not inlined, but it and its reader c share a loop by way of what both
+// read, and c reads all of p in each iteration.
+func TestSharedLoopOfOtherIterations(t *testing.T) {
+	s := parsed(t, `%0 = tensor i64 [3] contiguity=[yes]
+%1 = neg %0
+%2 = mul %1, %1
+%3 = broadcast %1 is_broadcast_dim=[false, true]
+%4 = broadcast %2 is_broadcast_dim=[true, false]
+%5 = add %3, %4
+output %5
+`)
+	s.tensors[tv(s, 1)].position, s.tensors[tv(s, 3)].position = 1, 1
+	_, err := Map(s)
+	require.Error(t, err)
+}
+
+// The results of one expression run in one loop.
+func TestSiblings(t *testing.T) {
+	s := parsed(t, `%0 = tensor f32 [3, 4] contiguity=[yes, yes]
+%1, %2, %3 = welford %0 dims=[1]
+%4 = neg %2
+%5 = exp %4
+output %5
+output %1
+`)
+	require.NoError(t, s.InlineMost(nil, nil))
+	require.Equal(t, []int{1, 1, 1}, []int{s.Position(tv(s, 1)), s.Position(tv(s, 2)), s.Position(tv(s, 4))})
+	require.NoError(t, s.Verify())
+	require.Equal(t, "for 0 < 3\n  for 1 < 4\n    tv1, tv2, tv3 = welford(tv0)\n  tv4 = neg(tv2)\n  tv5 = exp(tv4)\n", done[*Mapping](t)(Map(s)).LoopNest())
 }
 
 // The work of inlining and mapping grows with the fusion, not with its square.

@@ -30,6 +30,24 @@ func TestSpread(t *testing.T) {
 		want       string
 	}{
 		{"normalisation", pointwise, 4, "tv4 up to tv1\ntv4 up to tv3\ntv1 down to tv2\n"},
+		{"broadcast first", `%0 = tensor f32 [10, 6] contiguity=[yes, yes]
+%1 = neg %0
+%2 = sum %1 dims=[1] keepdim=false dtype=f32
+%3 = broadcast %2 is_broadcast_dim=[false, true]
+%4 = sub %3, %1
+output %4
+`, 4, "tv4 up to tv3\ntv4 up to tv1\ntv1 down to tv2\n"},
+		{"parts of an axis", `%0 = tensor f32 [4, 6] contiguity=[yes, yes]
+%1 = neg %0
+%2 = exp %1
+%3 = sum %1 dims=[1] keepdim=false dtype=f32
+%4 = broadcast %3 is_broadcast_dim=[false, true]
+%5 = expand %4 shape=[4, 6]
+%6 = reshape %5 new_shape=[24]
+%7 = reshape %2 new_shape=[24]
+%8 = add %6, %7
+output %8
+`, 8, "tv8 up to tv6\ntv8 up to tv7\ntv6 up to tv5\ntv7 up to tv2\ntv5 up to tv4\ntv2 up to tv1\ntv1 down to tv3\n"},
 		{"from the reduction", pointwise, 2, "tv2 up to tv1\ntv1 down to tv4\ntv4 up to tv3\n"},
 		{"transpose", "%0 = tensor f32 [4, 6] contiguity=[yes, yes]\n%1 = neg %0\n%2 = permute %1 dims=[1, 0]\n%3 = exp %2\noutput %3\n", 3, "tv3 up to tv2\ntv2 up to tv1\n"},
 		{"reshape", "%0 = tensor f32 [4, 6] contiguity=[yes, yes]\n%1 = neg %0\n%2 = reshape %1 new_shape=[24]\n%3 = exp %2\n%4 = exp %1\noutput %3\noutput %4\n", 4, "tv4 up to tv1\ntv1 down to tv2\ntv2 down to tv3\n"},

@@ -162,13 +162,13 @@ func (c *context) foreign(mine map[core.AxisID]bool) []expression {
 				continue
 			}
 			for _, a := range out {
-				delete(leaf, a)
+				if !slices.Contains(in, a) { // else a merge with 1 that almost-exact looks through
+					delete(leaf, a)
+				}
 			}
 			for k, e := range c.backwards(id, values(v, out)) {
 				if !known(in[k]) {
 					v[in[k]], leaf[in[k]], changed = e, true, true
-				} else if slices.Contains(out, in[k]) { // a merge with 1 that almost-exact looks through
-					leaf[in[k]] = true
 				}
 			}
 		}

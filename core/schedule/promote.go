@@ -213,6 +213,8 @@ func (p *promoter) promotedInputs(t *core.Transform, promoted []core.AxisID, fro
 	for k, a := range inputs(t) {
 		pushed, ok := from[p.loops.find(a)]
 		switch q := promoted[p.group[a]]; {
+		case isAxis(q) && ok && leaves && p.covers(pushed, q):
+			in[k], some = pushed, true
 		case isAxis(q):
 			in[k], some = q, true
 		case ok && leaves:
@@ -220,6 +222,11 @@ func (p *promoter) promotedInputs(t *core.Transform, promoted []core.AxisID, fro
 		}
 	}
 	return in, some
+}
+
+// covers reports whether axis a covers what b stems from.
+func (p *promoter) covers(a, b core.AxisID) bool {
+	return !p.exact.same(a, b) && newCoverage(p).includes(p.exact.find(a), p.exact.find(b))
 }
 
 // promotionBeside returns what stands for input a of t beside a promoted one.
@@ -265,13 +272,20 @@ func (p *promoter) equalTransform(t *core.Transform, in [2]core.AxisID) [2]core.
 	return u.Out
 }
 
-// replay appends a transform like t of the axes in, with real outputs.
+// replay appends a transform like t of the axes in. Its outputs are real, or
+// broadcasts if in is: the parts of one that nothing resolves have extent 1.
 func replay(f *core.Fusion, t *core.Transform, in [2]core.AxisID) core.TransformID {
+	kind := core.Broadcast
+	for k := range inputs(t) {
+		if f.Axis(in[k]).Kind != core.Broadcast {
+			kind = core.Iter
+		}
+	}
 	switch t.Kind {
 	case core.Split:
-		return splitAxis(f, in[0], t.Factor, t.Inner, core.Iter)
+		return splitAxis(f, in[0], t.Factor, t.Inner, kind)
 	case core.Merge:
-		return mergeAxes(f, in[0], in[1], core.Iter)
+		return mergeAxes(f, in[0], in[1], kind)
 	}
 	return resizeAxis(f, in[0], t.Left, t.Right, core.Iter)
 }

@@ -67,6 +67,34 @@ func TestReplayOfLoopsOfOneExtent(t *testing.T) {
 	requireEval(t, s)
 }
 
+// A loop class's promotion covers those of its members, not only the members.
+func TestChoiceCoversPromotions(t *testing.T) {
+	s := parsed(t, strings.NewReplacer("SIZE", "6", "12", "5").Replace(biasText))
+	z := tv(s, 4)
+	steps(t, s.Split(z, 1, 2, true), s.Merge(z, 0, 1), s.Split(z, 0, 7, true), s.Reorder(z, map[int]int{2: 0}))
+	done[[]core.Refusal](t)(s.TransformLike(z, nil))
+	steps(t, s.InlineAt(tv(s, 3), 1, false), s.InlineAt(tv(s, 2), 1, false))
+	requireEval(t, s)
+}
+
+// A replay does not mix a promoted input with an unresolved broadcast.
+func TestReplayOfAllBroadcasts(t *testing.T) {
+	for _, inner := range []int{1, 2} {
+		s := parsed(t, `%0 = tensor i64 [6] contiguity=[yes]
+%1 = tensor i64 [6, 5, 3] contiguity=[yes, yes, yes]
+%2 = neg %0
+%3 = broadcast %2 is_broadcast_dim=[false, true, true]
+%4 = sub %1, %3
+output %4
+`)
+		z := tv(s, 4)
+		steps(t, s.Merge(z, 0, 1), s.Split(z, 0, 4, true), s.Merge(z, 1, 2))
+		done[[]core.Refusal](t)(s.TransformLike(z, nil))
+		steps(t, s.InlineAt(tv(s, 3), inner, false), s.InlineAt(tv(s, 2), 1, false))
+		requireEval(t, s)
+	}
+}
+
 // Axes of one tensor that come together through others are refused: the root
 // axis 3 of the reshape would be its logical axis 3 too.
 func TestSelfMapping(t *testing.T) {
@@ -118,6 +146,16 @@ func TestAlmostExact(t *testing.T) {
 	require.NoError(t, s.Split(v, 2, 4, true)) // the 1 beside has a hole now
 	m = done[*Mapping](t)(Map(s))
 	require.NotEqual(t, m.AlmostExact(merged), m.AlmostExact(outer))
+
+	s = parsed(t, "%0 = tensor i64 [1, 4] contiguity=[none, yes]\n%1 = neg %0\noutput %1\n")
+	v = tv(s, 1)
+	b = s.Loop(v)[0]
+	require.NoError(t, s.Split(v, 1, 4, true))
+	one = s.Loop(v)[1]
+	require.NoError(t, s.Merge(v, 0, 1)) // of two of extent 1 the one that is no broadcast
+	m = done[*Mapping](t)(Map(s))
+	require.Equal(t, m.AlmostExact(one), m.AlmostExact(s.Loop(v)[0]))
+	require.NotEqual(t, m.AlmostExact(b), m.AlmostExact(s.Loop(v)[0]))
 
 	s = parsed(t, "%0 = tensor i64 [1, 3] contiguity=[none, yes]\n%1 = sum %0 dims=[1] keepdim=false dtype=i64\noutput %1\n")
 	v = tv(s, 1)

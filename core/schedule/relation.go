@@ -85,7 +85,7 @@ func (s *Scheduled) matchTransforms(r *relation, ofProducer, ofConsumer []core.T
 	changed := false
 	for _, x := range ofProducer {
 		t := s.f.Transform(x)
-		if t.Kind == core.ResizeAxis || !slices.ContainsFunc(inputs(t), func(a core.AxisID) bool { return !r.isUnmatched(a) }) {
+		if !slices.ContainsFunc(inputs(t), func(a core.AxisID) bool { return !r.isUnmatched(a) }) {
 			continue
 		}
 		for _, y := range ofConsumer {
