@@ -113,7 +113,8 @@ func spacing(t dtype.Type, x float64) float64 {
 
 // differs tells how got differs from want by more than ulp units of the last
 // place; empty if it does not. The parts of a complex number are held against
-// its magnitude, unless one is not finite.
+// its magnitude, unless one is not finite; an infinity has any sign beside a NaN,
+// as in the C standard.
 func differs(want, got scalar.Value, ulp float64) string {
 	problem := fmt.Sprintf("want %v, got %v", want, got)
 	t := want.Type
@@ -134,6 +135,7 @@ func differs(want, got scalar.Value, ulp float64) string {
 	for _, p := range [2][2]float64{{want.Re, got.Re}, {want.Im, got.Im}} {
 		switch {
 		case p[0] != p[0] && p[1] != p[1] || math.Float64bits(p[0]) == math.Float64bits(p[1]):
+		case math.IsInf(p[0], 0) && math.IsInf(p[1], 0) && (want.Re != want.Re || want.Im != want.Im):
 		case p[0] != p[0] || p[1] != p[1] || exact || math.IsInf(p[0], 0):
 			return problem
 		case math.Abs(p[0]-p[1]) > ulp*unit(p[0]):

@@ -38,4 +38,9 @@ func Body(k *kir.Kernel, o Options) (string, []string, error) {
 // FieldNames returns the names of the fields of a kernel's parameters.
 func FieldNames(k *kir.Kernel) []string { return newPrinter(k, Options{}).arguments }
 
-var NVRTC = nvrtc
+var (
+	NVRTC  = nvrtc
+	Python = python
+)
+
+const Root = root

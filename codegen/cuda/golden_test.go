@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"nvfuser_go/codegen/cuda"
-	"nvfuser_go/codegen/cuda/hostshim"
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
@@ -154,9 +153,8 @@ func TestFeaturesRun(t *testing.T) {
 	}
 	s, err := cuda.PrintAll(kernels, cuda.Options{Arch: 90})
 	require.NoError(t, err)
-	s.Text += layoutChecks(kernels, s.Kernels, true)
-	p, err := hostshim.Build(t.TempDir(), s)
-	require.NoError(t, err)
+	s.Text += layoutChecks(kernels, s.Kernels, !*onGPU)
+	p := buildText(t, s)
 	for i, f := range features {
 		for _, reverse := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s reversed %v", f.name, reverse), func(t *testing.T) {

@@ -117,6 +117,14 @@ type compilation struct {
 	} `json:"functions"`
 }
 
+// python is the interpreter of the project, or the one that PYTHON names.
+func python() string {
+	if command := os.Getenv("PYTHON"); command != "" {
+		return command
+	}
+	return filepath.Join(root, ".venv", "bin", "python")
+}
+
 // nvrtc compiles a text for an architecture.
 func nvrtc(t testing.TB, text, arch string, options ...string) compilation {
 	t.Helper()
@@ -128,18 +136,12 @@ func nvrtcAll(t testing.TB, arch string, texts ...string) []compilation {
 	return compileAll(t, arch, texts, nil)
 }
 
-// compileAll skips the test where there is no NVRTC, and fails it if that is so
+// compileAll runs the compiler's program with more options. It skips the test where there is no NVRTC, and fails it if that is so
 // in CI.
 func compileAll(t testing.TB, arch string, texts, options []string) []compilation {
 	t.Helper()
-	python := os.Getenv("PYTHON")
-	if python == "" {
-		python = filepath.Join(root, ".venv", "bin", "python")
-	}
 	args := []string{filepath.Join(root, "tools", "nvrtc_compile.py"), "--arch", arch}
-	for _, o := range options {
-		args = append(args, "--option="+o)
-	}
+	args = append(args, options...)
 	folder := t.TempDir()
 	for i, text := range texts {
 		file := filepath.Join(folder, fmt.Sprintf("kernel%d.cu", i))
@@ -147,7 +149,7 @@ func compileAll(t testing.TB, arch string, texts, options []string) []compilatio
 		args = append(args, file)
 	}
 	var out, problems bytes.Buffer
-	command := exec.Command(python, args...)
+	command := exec.Command(python(), args...)
 	command.Stdout, command.Stderr = &out, &problems
 	err := command.Run()
 	const noNVRTC = 3
@@ -181,7 +183,7 @@ func TestRowsCompile(t *testing.T) {
 	}{{"sm_80", 80}, {"sm_90a", 90}} {
 		s, err := PrintAll(kernels, Options{Arch: arch.sm})
 		require.NoError(t, err)
-		c := nvrtc(t, s.Text, arch.name, "--ptxas-options=-O1")
+		c := nvrtc(t, s.Text, arch.name, "--option=--ptxas-options=-O1")
 		require.True(t, c.OK, "%s", c.Log)
 		require.Empty(t, c.Log)
 		most := 0

@@ -28,7 +28,11 @@ import (
 var headers embed.FS
 
 // A Program is compiled kernels.
-type Program struct{ path string }
+type Program struct{ command []string }
+
+// Command returns the program of another command that reads launches and writes
+// buffers as those do that Build makes, such as one that has a GPU.
+func Command(command ...string) *Program { return &Program{command} }
 
 // A Launch is one run of a kernel.
 type Launch struct {
@@ -71,7 +75,7 @@ func Build(dir string, s cuda.Source) (*Program, error) {
 	} else if len(out) > 0 {
 		return nil, fmt.Errorf("the host's compiler warns of the kernels:\n%s", out)
 	}
-	return &Program{program}, nil
+	return Command(program), nil
 }
 
 // whole returns the kernels between the headers.
@@ -94,7 +98,7 @@ func (p *Program) Run(launches ...*Launch) error {
 	for _, l := range launches {
 		l.write(&in)
 	}
-	command := exec.Command(p.path)
+	command := exec.Command(p.command[0], p.command[1:]...)
 	command.Stdin, command.Stdout, command.Stderr = &in, &out, &problems
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(problems.String()))
