@@ -125,3 +125,36 @@ func TestPromotionByStanding(t *testing.T) {
 		require.Equal(t, c.want, f.Val(out[0]).DType)
 	}
 }
+
+// A constant that the type of the operation does not hold is refused; wrapping
+// it would compare with another number.
+func TestConstantsThatDoNotFit(t *testing.T) {
+	f := NewFusion()
+	x, err := f.DefineTensor(TensorDescription{Shape: []int64{2}, Contiguity: []Tri{Yes}, DType: dtype.Int})
+	require.NoError(t, err)
+	y, err := f.DefineTensor(TensorDescription{Shape: []int64{2}, Contiguity: []Tri{Yes}, DType: dtype.Int32})
+	require.NoError(t, err)
+	u, err := f.DefineTensor(TensorDescription{Shape: []int64{2}, Contiguity: []Tri{Yes}, DType: dtype.UInt64})
+	require.NoError(t, err)
+	large := Given{Kind: GivenNumber, Num: scalar.Value{Type: dtype.UInt64, I: -1 << 63}}
+	for _, c := range []struct {
+		op    string
+		given []Given
+		want  string
+	}{
+		{"lt", []Given{givenVal(x), large}, "lt(): y is 9223372036854775808, which Int does not hold"},
+		{"add", []Given{givenVal(y), givenInt(1 << 40)}, "add(): y is 1099511627776, which Int32 does not hold"},
+		{"full", []Given{givenList(givenInt(2)), large, givenDType(dtype.Int)}, "full(): fill_value is 9223372036854775808, which Int does not hold"},
+		{"add", []Given{givenVal(u), large}, ""},
+		{"add", []Given{givenVal(u), givenInt(-1)}, ""},     // modulo 2^64
+		{"cast", []Given{large, givenDType(dtype.Int)}, ""}, // asked for
+	} {
+		_, err := f.Call(Lookup(c.op), c.given, nil)
+		if c.want == "" {
+			require.NoError(t, err, c.op)
+			continue
+		}
+		require.EqualError(t, err, c.want)
+		require.IsType(t, &InvalidArgument{}, err)
+	}
+}

@@ -253,9 +253,13 @@ func inferElementwise(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 		return inf, err
 	}
 	for i, a := range args {
-		if a.Kind == TensorArg {
-			if want := op.operandCompute(i, t); f.vals[a.Tensor].DType != want {
-				return inf, invalidType("%s(): %s is %v and must be %v", op.Name, op.Params()[i].Name, f.vals[a.Tensor].DType, want)
+		want, name := op.operandCompute(i, t), op.Params()[i].Name
+		switch {
+		case a.Kind == TensorArg && f.vals[a.Tensor].DType != want:
+			return inf, invalidType("%s(): %s is %v and must be %v", op.Name, name, f.vals[a.Tensor].DType, want)
+		case a.Kind == ScalarArg && want.IsInt():
+			if err := f.checkValue(op, name, a.Scalar, want); err != nil {
+				return inf, err
 			}
 		}
 	}

@@ -15,7 +15,7 @@ var FullOp = def(OpInfo{Name: "full", Group: groupFactory, Class: Factory,
 		if err := checkElementType(op, t); err != nil {
 			return Inference{}, err
 		}
-		if err := checkValueType(op, "fill_value", f.scalars.Type(args[1].Scalar), t); err != nil {
+		if err := f.checkValue(op, "fill_value", args[1].Scalar, t); err != nil {
 			return Inference{}, err
 		}
 		return f.made(t, args[0].Scalars), nil
@@ -88,7 +88,7 @@ func inferIota(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 		if a.Kind == NoArg {
 			return Inference{}, invalidArgument("iota(): an expression has start and step")
 		}
-		if err := checkValueType(op, name, f.scalars.Type(a.Scalar), t); err != nil {
+		if err := f.checkValue(op, name, a.Scalar, t); err != nil {
 			return Inference{}, err
 		}
 	}

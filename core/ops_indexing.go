@@ -325,7 +325,7 @@ var ScatterOp = def(OpInfo{Name: "scatter", Group: groupIndexing, Class: Gather,
 			if err := checkAccepted(op, "arg", t); err != nil {
 				return nil, err
 			}
-			if err := checkValueType(op, "src", f.scalars.Type(src.Scalar), t); err != nil {
+			if err := f.checkValue(op, "src", src.Scalar, t); err != nil {
 				return nil, err
 			}
 			src = ScalarOf(f.castScalar(src.Scalar, t))

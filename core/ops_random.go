@@ -44,7 +44,7 @@ func inferRandom(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 		return Inference{}, invalidArgument("%s(): rng_seed and rng_offset must be given together, or neither", op.Name)
 	}
 	for i := range 2 {
-		if err := checkValueType(op, op.Params()[i].Name, f.scalars.Type(args[i].Scalar), t); err != nil {
+		if err := f.checkValue(op, op.Params()[i].Name, args[i].Scalar, t); err != nil {
 			return Inference{}, err
 		}
 	}

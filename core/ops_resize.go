@@ -195,7 +195,7 @@ func inferPad(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 	if len(widths) != 2*len(in) || args[2].Kind == NoArg {
 		return inf, invalidArgument("pad(): an expression has a value and two widths for each of the %d dimensions of arg, not %d in all", len(in), len(widths))
 	}
-	if err := checkValueType(op, "value", f.scalars.Type(args[2].Scalar), f.vals[v].DType); err != nil {
+	if err := f.checkValue(op, "value", args[2].Scalar, f.vals[v].DType); err != nil {
 		return inf, err
 	}
 	for i, w := range widths {
@@ -221,11 +221,17 @@ func inferPad(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 	return inf, nil
 }
 
-// checkValueType reports a number that loses its imaginary part as an element
-// of dtype to.
-func checkValueType(op *OpInfo, name string, from, to dtype.Type) error {
-	if from.IsComplex() && !to.IsComplex() {
-		return invalidType("%s(): %s is complex, and the elements are %v", op.Name, name, to)
+// checkValue reports a number s that is no element of type t: one that would
+// lose its imaginary part, or a constant integer that t does not hold. A
+// negative constant becomes a UInt64 modulo 2^64, as in torch.
+func (f *Fusion) checkValue(op *OpInfo, name string, s scalar.ID, t dtype.Type) error {
+	if f.scalars.Type(s).IsComplex() && !t.IsComplex() {
+		return invalidType("%s(): %s is complex, and the elements are %v", op.Name, name, t)
+	}
+	c, ok := f.scalars.ConstValue(s)
+	wraps := t == dtype.UInt64 && c.Type != dtype.UInt64 && c.I < 0
+	if ok && !wraps && !HoldsInteger(t, c) {
+		return invalidArgument("%s(): %s is %s, which %v does not hold", op.Name, name, PythonLiteral(c), t)
 	}
 	return nil
 }

@@ -17,7 +17,13 @@ func (f *Fusion) scalarOp(op *OpInfo, args []Arg) (scalar.ID, error) {
 	for i, a := range args {
 		switch a.Kind {
 		case ScalarArg:
-			ids = append(ids, f.castScalar(a.Scalar, op.operandCompute(i, t)))
+			want := op.operandCompute(i, t)
+			if want.IsInt() {
+				if err := f.checkValue(op, op.Params()[i].Name, a.Scalar, want); err != nil {
+					return scalar.None, err
+				}
+			}
+			ids = append(ids, f.castScalar(a.Scalar, want))
 		case NoArg:
 		default:
 			return scalar.None, invalidType("%s(): argument %s does not apply to scalars", op.Name, op.Params()[i].Name)
