@@ -26,8 +26,13 @@ func (c *context) acrossThreads(id core.ExprID, f fold, g guard, across []schedu
 	}
 	err := c.conditional(c.holds(g.tests, g.once), func() error {
 		x, err := c.contribution(e, f)
-		for k := range x {
-			c.b.Store(x[k], part[k])
+		if f.op == core.WelfordOp {
+			x = append(x, c.b.Const(core.ConvertScalar(f.types[1], scalar.Value{Type: dtype.Int})), c.b.Number(f.types[2], 1))
+		}
+		if err == nil {
+			for k := range part {
+				c.b.Store(x[k], part[k])
+			}
 		}
 		return err
 	})

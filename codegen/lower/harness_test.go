@@ -195,9 +195,9 @@ func (h *host) pointer(a kir.Argument) (*sim.Memory, bool, error) {
 		}
 	}
 	h.memory[v] = fusionfuzz.NewMemory(f.Val(v).DType, sizes, strides, 0)
-	isOutput := false
+	isOutput := false // with elements
 	for _, o := range f.Outputs() {
-		isOutput = isOutput || o.Val == v
+		isOutput = isOutput || o.Val == v && core.NumElements(sizes) > 0
 	}
 	return &sim.Memory{Data: h.memory[v].Bytes(), Undefined: true}, isOutput, nil
 }

@@ -164,6 +164,9 @@ func (l *lowering) bind(d *dimension) {
 	if !d.used {
 		return
 	}
+	if l.t.Facts(d.extent).Lo < 1 { // a launch has at least one thread
+		d.exact, d.extent = false, l.t.Max(d.extent, l.t.Int(1))
+	}
 	k, kind, names := l.b.Kernel(), kir.BlockIdx, "bxbybz"
 	i := int(d.parallel - schedule.BIDx)
 	sizes := &k.Launch.Grid
@@ -232,15 +235,36 @@ func (l *lowering) global(v core.ValID) error {
 	k.Arguments[len(k.Arguments)-1].Host = kir.HostValue{Tensor: v, Scalar: scalar.None, Stride: -1}
 	b := &k.Buffers[id]
 	b.Stride, b.ReadOnly = stride, x.Input
-	b.Size = l.t.Int(1)
-	for i, n := range shape {
-		b.Size = l.t.Add(b.Size, l.t.Mul(l.t.Sub(n, l.t.Int(1)), stride[i]))
+	b.Size = l.elements(shape, stride)
+	for _, a := range logical {
+		if l.f.Axis(a).Expanded != scalar.None && l.t.Facts(l.size(l.f.Axis(a).Expanded)).Lo < 1 {
+			b.Size = l.t.Select(l.t.Lt(l.t.Int(0), l.size(l.f.Axis(a).Expanded)), b.Size, l.t.Int(0))
+		}
 	}
 	if l.options.Alignment != nil {
 		b.Align = max(b.Align, l.options.Alignment(v))
 	}
 	l.buffers[v] = id
 	return nil
+}
+
+// elements returns how many elements lie between the first and the last one.
+func (l *lowering) elements(shape, stride []index) index {
+	zero, one := l.t.Int(0), l.t.Int(1)
+	size, dense := one, one
+	isDense := true
+	for i := len(shape) - 1; i >= 0; i-- {
+		isDense = isDense && stride[i] == dense
+		dense = l.t.Mul(dense, shape[i])
+		size = l.t.Add(size, l.t.Mul(l.t.Sub(shape[i], one), stride[i]))
+	}
+	if isDense {
+		return dense
+	}
+	for _, n := range shape {
+		size = l.t.Select(l.t.Lt(zero, n), size, zero)
+	}
+	return size
 }
 
 // layout returns the extents and strides of the axes along which v has elements

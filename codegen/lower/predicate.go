@@ -44,6 +44,7 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 	if !init || t.storage.compact || c.s.Memory(t.v) == schedule.Shared {
 		g.tests = append(g.tests, c.threadTests(init)...)
 	}
+	g.tests = append(g.tests, c.shownTests()...)
 	if reduces {
 		once, err := c.onceAtPromoted()
 		if err != nil {
@@ -76,6 +77,18 @@ func (c *context) threadTests(init bool) []scalar.ID {
 			if !c.dimension(c.parallel(a)).exact {
 				tests = append(tests, c.t.Lt(c.loops[c.m.LoopClass(a)], c.extent(q)))
 			}
+		}
+	}
+	return tests
+}
+
+// shownTests returns the tests that broadcast axes have elements: none are shown
+// of one that is expanded to a size of 0.
+func (c *context) shownTests() []scalar.ID {
+	var tests []scalar.ID
+	for _, a := range c.f.Val(c.tensor.v).Domain.Logical {
+		if e := c.f.Axis(a).Expanded; e != scalar.None && c.t.Facts(c.size(e)).Lo < 1 {
+			tests = append(tests, c.t.Lt(c.t.Int(0), c.size(e)))
 		}
 	}
 	return tests

@@ -2,6 +2,7 @@ package lower
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"nvfuser_go/codegen/kir"
@@ -20,14 +21,18 @@ func (l *lowering) name(prefix string) string {
 // A fold is what a reduction keeps: one value, or the mean, the sum of squares
 // and the number of elements of a welford.
 type fold struct {
-	op    *core.OpInfo
-	types []dtype.Type
+	op         *core.OpInfo
+	types      []dtype.Type
+	mayBeEmpty bool // there may be no elements at all: the mean is then NaN
 }
 
 func (l *lowering) fold(e *core.Expr) fold {
 	f := fold{op: e.Op}
 	for _, v := range e.Out {
 		f.types = append(f.types, accumulator(l.f.Val(v).DType))
+	}
+	for _, a := range l.f.Val(e.Out[0]).Domain.Root {
+		f.mayBeEmpty = f.mayBeEmpty || l.isReduced(a) && l.t.Facts(l.extent(a)).Lo < 1
 	}
 	return f
 }
@@ -36,7 +41,10 @@ func (f *fold) isWelford() bool { return f.op == core.WelfordOp || f.op == core.
 
 // identity returns value k of the fold of nothing.
 func (f *fold) identity(k int) scalar.Value {
-	if f.isWelford() {
+	switch {
+	case f.isWelford() && k == 0 && f.mayBeEmpty:
+		return scalar.Value{Type: f.types[0], Re: math.NaN()}
+	case f.isWelford():
 		return core.ConvertScalar(f.types[k], scalar.Value{Type: dtype.Int})
 	}
 	return f.op.Identity(f.types[k])
@@ -95,6 +103,11 @@ func (c *context) reduction(id core.ExprID) error {
 		return err
 	}
 	c.limit(e)
+	if len(e.Out) > 1 {
+		if err := c.checkSiblings(e, g.among); err != nil {
+			return err
+		}
+	}
 	if len(across) > 0 {
 		return c.acrossThreads(id, f, g, across)
 	}
@@ -109,20 +122,13 @@ func (c *context) reduction(id core.ExprID) error {
 
 // contribution returns what the element that the statement reads adds.
 func (c *context) contribution(e *core.Expr, f fold) ([]kir.ValueID, error) {
-	n := len(f.types)
-	if f.op == core.WelfordOp {
-		n = 1
-	}
-	x := make([]kir.ValueID, n)
+	x := make([]kir.ValueID, len(c.f.TensorArgs(e)))
 	for k := range x {
 		v, err := c.loadPart(e, k)
 		if err != nil {
 			return nil, err
 		}
 		x[k] = c.b.Cast(f.types[k], v)
-	}
-	if f.op == core.WelfordOp {
-		x = append(x, c.b.Const(f.identity(1)), c.b.Number(f.types[2], 1))
 	}
 	return x, nil
 }
@@ -141,10 +147,10 @@ func (c *context) loadPart(e *core.Expr, k int) (kir.ValueID, error) {
 	return c.b.Value(kir.Value{Kind: kir.Load, DType: c.b.Kernel().Buffers[at.Buffer].DType, Access: at}), nil
 }
 
-// accumulate folds x into the results.
+// accumulate folds into the results a state, or one element of a welford.
 func (c *context) accumulate(e *core.Expr, f fold, x []kir.ValueID) error {
-	dst := make([]kir.Access, len(x))
-	old := make([]kir.ValueID, len(x))
+	dst := make([]kir.Access, len(e.Out))
+	old := make([]kir.ValueID, len(e.Out))
 	for k, v := range e.Out {
 		var err error
 		if dst[k], err = c.write(v); err != nil {
@@ -154,6 +160,21 @@ func (c *context) accumulate(e *core.Expr, f fold, x []kir.ValueID) error {
 	}
 	for k, v := range c.combine(f, old, x) {
 		c.b.Add(kir.Assign{Dst: dst[k], Value: v})
+	}
+	return nil
+}
+
+// checkSiblings fails if several threads compute the results of e and other ones
+// of them would write one result than another: each reads all of the state.
+func (c *context) checkSiblings(e *core.Expr, among []scalar.ID) error {
+	for _, v := range e.Out[1:] {
+		g, err := c.lowering.context(v, true).guard(c.f.Val(v).Def, true)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(g.among, among) {
+			return c.refuse("exchange", v, "%s and %s are results of one reduction and not in the same memory, and several threads compute them: cache them before", c.f.Name(e.Out[0]), c.f.Name(v))
+		}
 	}
 	return nil
 }
@@ -171,10 +192,32 @@ func (l *lowering) temporary(name string, v kir.ValueID) kir.ValueID {
 
 // combine returns the fold of a and b.
 func (l *lowering) combine(f fold, a, b []kir.ValueID) []kir.ValueID {
-	if f.isWelford() {
+	switch {
+	case f.isWelford() && len(b) == 1:
+		return l.addToWelford(f, a, b[0])
+	case f.isWelford():
 		return l.combineWelford(f, a, b)
 	}
 	return []kir.ValueID{l.b.Op(f.op.Combine().Info(), a[0], b[0])}
+}
+
+// addToWelford adds one element, by B. P. Welford, Note on a Method for
+// Calculating Corrected Sums of Squares and Products (1962).
+func (l *lowering) addToWelford(f fold, a []kir.ValueID, x kir.ValueID) []kir.ValueID {
+	op, t := l.b.Op, f.types[0]
+	old := a[0]
+	if f.mayBeEmpty {
+		old = op(core.WhereOp, l.isZero(f, a[2]), l.b.Float(t, 0), old)
+	}
+	n := l.temporary("n", op(core.AddOp, a[2], l.b.Number(f.types[2], 1)))
+	d := l.temporary("delta", op(core.SubOp, x, old))
+	mean := l.temporary("mean", op(core.AddOp, old, op(core.DivOp, d, l.b.Cast(t, n))))
+	squares := l.temporary("squares", op(core.AddOp, a[1], op(core.MulOp, d, op(core.SubOp, x, mean))))
+	return []kir.ValueID{mean, squares, n}
+}
+
+func (l *lowering) isZero(f fold, n kir.ValueID) kir.ValueID {
+	return l.b.Op(core.EqOp, n, l.b.Number(f.types[2], 0))
 }
 
 // combineWelford merges two parts: T. F. Chan, G. H. Golub, R. J. LeVeque,
@@ -182,12 +225,21 @@ func (l *lowering) combine(f fold, a, b []kir.ValueID) []kir.ValueID {
 // (1979), formulas 2.1. Two empty parts give an empty one.
 func (l *lowering) combineWelford(f fold, a, b []kir.ValueID) []kir.ValueID {
 	op, t := l.b.Op, f.types[0]
+	choose := func(name string, cond, x, y kir.ValueID) kir.ValueID {
+		return l.temporary(name, op(core.WhereOp, cond, x, y))
+	}
+	zero := l.b.Float(t, 0)
+	meanA, meanB := a[0], b[0]
+	if f.mayBeEmpty { // the mean of nothing is NaN
+		meanA, meanB = choose("mean", l.isZero(f, a[2]), zero, a[0]), choose("mean", l.isZero(f, b[2]), zero, b[0])
+	}
 	n := l.temporary("n", op(core.AddOp, a[2], b[2]))
-	isEmpty := op(core.EqOp, b[2], l.b.Number(f.types[2], 0))
-	share := op(core.DivOp, l.b.Cast(t, b[2]), l.b.Cast(t, n))
-	share = l.temporary("share", op(core.WhereOp, isEmpty, l.b.Float(t, 0), share))
-	d := l.temporary("delta", op(core.SubOp, b[0], a[0]))
-	mean := l.temporary("mean", op(core.AddOp, a[0], op(core.MulOp, d, share)))
+	share := choose("share", l.isZero(f, b[2]), zero, op(core.DivOp, l.b.Cast(t, b[2]), l.b.Cast(t, n)))
+	d := l.temporary("delta", op(core.SubOp, meanB, meanA))
+	mean := l.temporary("mean", op(core.AddOp, meanA, op(core.MulOp, d, share)))
+	if f.mayBeEmpty {
+		mean = choose("mean", l.isZero(f, n), l.b.Float(t, math.NaN()), mean)
+	}
 	between := op(core.MulOp, op(core.MulOp, d, d), op(core.MulOp, l.b.Cast(t, a[2]), share))
 	squares := l.temporary("squares", op(core.AddOp, op(core.AddOp, a[1], b[1]), between))
 	return []kir.ValueID{mean, squares, n}
