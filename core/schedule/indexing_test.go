@@ -89,7 +89,7 @@ func (c *context) ownReach() map[core.AxisID]bool {
 	for changed := true; changed; {
 		changed = false
 		for _, id := range c.p.m.transforms {
-			if in := c.in(id); all(c.out(id)) && !all(in) {
+			if in := c.in(id); c.p.m.f.Transform(id).Kind != core.ResizeAxis && all(c.out(id)) && !all(in) {
 				changed = true
 				for _, a := range in {
 					known[a] = true
@@ -414,34 +414,6 @@ func (c *context) addressFrom(start map[core.AxisID]expression, v core.ValID, ax
 	return at
 }
 
-// carriesOwn reports whether a promoted loop carries an axis that the statement
-// iterates itself as well.
-func (c *context) carriesOwn() bool {
-	own := c.ownReach()
-	known := map[core.AxisID]bool{}
-	for _, x := range c.aliens {
-		known[x.class] = true
-	}
-	for changed := true; changed; {
-		changed = false
-		for _, id := range c.p.m.transforms {
-			if slices.ContainsFunc(c.out(id), func(a core.AxisID) bool { return !known[a] }) {
-				continue
-			}
-			for _, a := range c.in(id) {
-				changed = changed || !known[a]
-				known[a] = true
-			}
-		}
-	}
-	for a := range known {
-		if own[a] {
-			return true
-		}
-	}
-	return false
-}
-
 // operand returns where operand k of the statement is read. A promoted loop may
 // carry an axis that the statement iterates itself: then it goes by its root
 // indices and its own loops, if that finds a way.
@@ -461,7 +433,7 @@ func (c *context) operand(id core.ExprID, k int, q core.ValID) []coordinate {
 	if p.handSet(q) {
 		extra = c.resizes(q)
 	}
-	if c.carriesOwn() {
+	if len(c.aliens) > 0 {
 		if at := c.byRoot(q, axes, extra); at != nil {
 			return at
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,10 +27,11 @@ type generator struct {
 }
 
 var opSets = map[string][]string{
-	"base":  {"unary", "binary", "row", "grow"},
-	"red":   {"unary", "binary", "row", "grow", "reduce", "reduce"},
-	"shape": {"unary", "binary", "row", "grow", "permute", "reshape"},
-	"all":   {"unary", "binary", "row", "grow", "reduce", "permute", "reshape", "resize", "expand", "squeeze"},
+	"base":     {"unary", "binary", "row", "grow"},
+	"symbolic": {"unary", "binary", "row", "grow", "reduce", "permute"},
+	"red":      {"unary", "binary", "row", "grow", "reduce", "reduce"},
+	"shape":    {"unary", "binary", "row", "grow", "permute", "reshape"},
+	"all":      {"unary", "binary", "row", "grow", "reduce", "permute", "reshape", "resize", "expand", "squeeze"},
 }
 
 var sizes = []int64{1, 2, 3, 4, 5, 6, 8, 12}
@@ -348,14 +350,14 @@ func (g *generator) transform(s *Scheduled, v core.ValID, n int) {
 		if len(loop) == 0 {
 			return
 		}
-		points := int64(1)
-		for _, e := range extents(s, loop) {
+		points, sizes := int64(1), g.extents(s, loop)
+		for _, e := range sizes {
 			points *= e
 		}
 		switch i := g.IntN(len(loop)); g.IntN(3) {
 		case 0:
 			factor := []int64{1, 2, 2, 3, 4, 4, 5, 7}[g.IntN(8)]
-			if e := extents(s, loop)[i]; points/max(e, 1)*((e+factor-1)/factor*factor) <= 500 {
+			if e := sizes[i]; points/max(e, 1)*((e+factor-1)/factor*factor) <= 500 {
 				_ = s.Split(v, i, factor, g.chance(0.75))
 			}
 		case 1:
@@ -364,6 +366,45 @@ func (g *generator) transform(s *Scheduled, v core.ValID, n int) {
 			_ = s.Reorder(v, map[int]int{i: g.IntN(len(loop))})
 		}
 	}
+}
+
+// extents returns the extents that axes have for the inputs.
+func (g *generator) extents(s *Scheduled, axes []core.AxisID) []int64 {
+	bind, err := s.f.Bind(inputValues(g.inputs))
+	if err != nil {
+		panic(err)
+	}
+	out := make([]int64, len(axes))
+	for i, a := range axes {
+		if out[i], err = bind.Int(s.extent(a)); err != nil {
+			panic(err)
+		}
+	}
+	return out
+}
+
+// symbolic replaces the sizes of the inputs, but 1, by unknown ones.
+func (g *generator) symbolic() {
+	lines := strings.Split(g.f.String(), "\n")
+	for i, line := range lines {
+		open, end := strings.Index(line, "["), strings.Index(line, "]")
+		if !strings.Contains(line, " = tensor ") {
+			continue
+		}
+		dims := strings.Split(line[open+1:end], ", ")
+		for k, d := range dims {
+			if d != "1" && d != "" {
+				dims[k] = "-1"
+			}
+		}
+		lines[i] = line[:open+1] + strings.Join(dims, ", ") + line[end:]
+	}
+	f, err := core.Parse(strings.Join(lines, "\n"))
+	if err != nil {
+		panic(err)
+	}
+	f.Freeze()
+	g.f = f
 }
 
 func (g *generator) inline(s *Scheduled) {
@@ -398,6 +439,9 @@ func outcome(seed uint64, set string, partial bool) (s *Scheduled, result string
 	if err != nil {
 		return nil, "", err
 	}
+	if set == "symbolic" {
+		g.symbolic()
+	}
 	s = g.schedule()
 	defer func() {
 		if r := recover(); r != nil {
@@ -421,12 +465,16 @@ func outcome(seed uint64, set string, partial bool) (s *Scheduled, result string
 	return s, "right", execute(m, g.inputs, want)
 }
 
-func execute(m *Mapping, inputs, want []*core.Array) error {
+func inputValues(inputs []*core.Array) []core.InputValue {
 	values := make([]core.InputValue, len(inputs))
 	for i, a := range inputs {
 		values[i] = core.InputValue{Tensor: true, DType: a.Type, Sizes: a.Shape}
 	}
-	bind, err := m.f.Bind(values)
+	return values
+}
+
+func execute(m *Mapping, inputs, want []*core.Array) error {
+	bind, err := m.f.Bind(inputValues(inputs))
 	if err != nil {
 		return err
 	}
@@ -476,7 +524,7 @@ func TestRandomSchedules(t *testing.T) {
 		return other
 	}
 	n, first := number("SCHEDULE_PROGRAMS", 300), number("SCHEDULE_SEED", 0)
-	for _, set := range []string{"base", "red", "shape", "all"} {
+	for _, set := range []string{"base", "red", "shape", "all", "symbolic"} {
 		t.Run(set, func(t *testing.T) {
 			count := map[string]int{}
 			for seed := first; seed < first+n; seed++ {
