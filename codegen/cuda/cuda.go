@@ -91,6 +91,8 @@ type printer struct {
 	scalars   []bool // Local buffers of one element
 
 	hoisted     map[scalar.ID]string // expressions that have a name here
+	wideSymbols []bool               // of 64 bits, in a kernel with indices of 32
+	wideExprs   map[scalar.ID]bool
 	templates   map[string]*template
 	uses        map[kir.ValueID]int // reads of a value by the statement
 	written     map[kir.ValueID]text
@@ -99,11 +101,11 @@ type printer struct {
 }
 
 func newPrinter(k *kir.Kernel, o Options) *printer {
-	p := &printer{k: k, o: o, names: names{map[string]bool{}},
-		hoisted: map[scalar.ID]string{}, templates: map[string]*template{}}
+	p := &printer{k: k, o: o, names: names{used: map[string]bool{}, next: map[string]int{}},
+		hoisted: map[scalar.ID]string{}, wideExprs: map[scalar.ID]bool{}, templates: map[string]*template{}}
 	p.name = p.names.unique(k.Name)
 	p.buffers = make([]string, len(k.Buffers))
-	p.symbols = make([]string, len(k.Symbols))
+	p.symbols, p.wideSymbols = make([]string, len(k.Symbols)), make([]bool, len(k.Symbols))
 	for _, a := range k.Arguments {
 		name := p.names.unique(a.Name)
 		p.arguments = append(p.arguments, name)

@@ -102,7 +102,7 @@ func TestTemplates(t *testing.T) {
 }
 
 func TestIdentifiers(t *testing.T) {
-	n := names{map[string]bool{}}
+	n := names{map[string]bool{}, map[string]int{}}
 	for _, test := range [][2]string{{"x", "x"}, {"x", "x_1"}, {"float", "float_"}, {"float", "float_1"}, {"9 lives", "t9_lives"}, {"", "t"}, {"__a__b", "a_b"},
 		{"größe", "gr_e"}, {"sigmoid", "sigmoid_"}, {"expf", "expf_"}, {"threadIdx", "threadIdx_"}, {"p", "p_"}, {"t9_lives", "t9_lives_1"}} {
 		require.Equal(t, test[1], n.unique(test[0]), test[0])

@@ -139,32 +139,69 @@ func (p *printer) division(op scalar.Op, args []scalar.ID) text {
 	return p.call("floorMod", args)
 }
 
-// call writes a function of index expressions. Its arguments are of the index
-// type: a constant alone is not.
+// call writes a function of index expressions, which wants them of one type.
 func (p *printer) call(function string, args []scalar.ID) text {
-	code := function + "("
-	for i, a := range args {
-		if i > 0 {
-			code += ", "
-		}
-		code += p.argument(a)
-	}
-	return atom("%s)", code)
-}
-
-func (p *printer) argument(id scalar.ID) string {
-	if n, ok := p.k.Scalars.ConstInt(id); ok {
-		return integerLiteral(n, p.k.Index)
-	}
-	return p.index(id).code
+	wide := p.wide(args...)
+	return atom("%s(%s, %s)", function, p.argument(args[0], wide), p.argument(args[1], wide))
 }
 
 func (p *printer) extremum(function string, args []scalar.ID) text {
-	code := p.argument(args[0])
+	wide := p.wide(args...)
+	code := p.argument(args[0], wide)
 	for _, a := range args[1:] {
-		code = function + "(" + code + ", " + p.argument(a) + ")"
+		code = function + "(" + code + ", " + p.argument(a, wide) + ")"
 	}
 	return atom("%s", code)
+}
+
+func (p *printer) argument(id scalar.ID, wide bool) string {
+	if n, ok := p.k.Scalars.ConstInt(id); ok {
+		if wide {
+			return integerLiteral(n, dtype.Int)
+		}
+		return integerLiteral(n, dtype.Int32)
+	}
+	x := p.index(id)
+	if wide && !p.wide(id) {
+		x = cast("long long", x)
+	}
+	return x.code
+}
+
+// wide reports whether C++ computes one of the expressions in 64 bits. In a
+// kernel with 32-bit indices, those are the ones that read an element of 64 bits:
+// it may be any number.
+func (p *printer) wide(ids ...scalar.ID) bool {
+	t := p.k.Scalars
+	for _, id := range ids {
+		if t.Type(id).IsBool() {
+			continue
+		}
+		wide, known := p.wideExprs[id]
+		if !known {
+			if n, ok := t.ConstInt(id); ok {
+				wide = int64(int32(n)) != n
+			} else if t.Op(id) == scalar.Symbol {
+				wide = p.k.Index != dtype.Int32 || p.wideSymbols[t.Tag(id).Val]
+			} else {
+				wide = p.wide(t.Args(id)...)
+			}
+			p.wideExprs[id] = wide
+		}
+		if wide {
+			return true
+		}
+	}
+	return false
+}
+
+// numberType is the C++ type of index expressions, and of a variable that is
+// compared with them.
+func (p *printer) numberType(ids ...scalar.ID) string {
+	if p.wide(ids...) {
+		return "long long"
+	}
+	return "int"
 }
 
 // choice writes a Select, of Bools as a logical operator where it is one.

@@ -66,14 +66,18 @@ func identifier(name string) string {
 }
 
 // names gives identifiers of one kernel.
-type names struct{ used map[string]bool }
+type names struct {
+	used map[string]bool
+	next map[string]int // the number to try for a name that is used
+}
 
 // unique returns an identifier like name that it has not returned before.
 func (n *names) unique(name string) string {
 	name = identifier(name)
 	free := name
-	for i := 1; n.used[free]; i++ {
-		free = fmt.Sprintf("%s_%d", strings.TrimSuffix(name, "_"), i)
+	for n.used[free] {
+		n.next[name]++
+		free = fmt.Sprintf("%s_%d", strings.TrimSuffix(name, "_"), n.next[name])
 	}
 	n.used[free] = true
 	return free

@@ -185,7 +185,7 @@ func (p *printer) exprType(id scalar.ID) string {
 	if p.k.Scalars.Type(id).IsBool() {
 		return "bool"
 	}
-	return p.indexType()
+	return p.numberType(id)
 }
 
 func (p *printer) declare(id kir.BufferID) {
@@ -306,7 +306,8 @@ func (p *printer) atomicAdd(s *kir.AtomicAdd) {
 	p.begin(s.Value)
 	call := fmt.Sprintf("atomicAdd(%s, %s)", p.address(&s.Dst), p.storedValue(s.Value).code)
 	if s.Old != kir.NoSymbol {
-		p.line("const %s %s = %s;", p.indexType(), p.symbols[s.Old], call)
+		p.wideSymbols[s.Old] = p.k.Buffers[s.Dst.Buffer].DType != dtype.Int32
+		p.line("const %s %s = %s;", p.exprType(p.k.Symbols[s.Old].Expr), p.symbols[s.Old], call)
 		return
 	}
 	p.line("%s;", call)
@@ -315,6 +316,8 @@ func (p *printer) atomicAdd(s *kir.AtomicAdd) {
 func (p *printer) let(s *kir.Let) {
 	p.begin(s.Value)
 	x := p.value(s.Value)
+	t := p.k.Values[s.Value].DType
+	p.wideSymbols[s.Symbol] = t != dtype.Int32 && !t.IsBool()
 	p.line("const %s %s = %s;", p.exprType(p.k.Symbols[s.Symbol].Expr), p.symbols[s.Symbol], x.code)
 }
 
@@ -326,12 +329,13 @@ func (p *printer) loop(s *kir.For) {
 		p.line("#pragma unroll 1")
 	}
 	i := p.symbols[s.Symbol]
+	p.wideSymbols[s.Symbol] = p.wide(s.Start, s.Stop, s.Step)
 	step := fmt.Sprintf("%s += %s", i, p.index(s.Step).code)
 	if n, ok := p.k.Scalars.ConstInt(s.Step); ok && n == 1 {
 		step = "++" + i
 	}
 	stop := binary("<", atom("%s", i), p.index(s.Stop))
-	p.line("for (%s %s = %s; %s; %s) {", p.indexType(), i, p.index(s.Start).code, stop.code, step)
+	p.line("for (%s %s = %s; %s; %s) {", p.exprType(p.k.Symbols[s.Symbol].Expr), i, p.index(s.Start).code, stop.code, step)
 	p.inside(s.Body)
 	p.line("}")
 }

@@ -6,6 +6,7 @@ import (
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
 )
 
 // maxInline bounds the length of an expression that is written inside another
@@ -31,11 +32,15 @@ func (p *printer) count(id kir.ValueID) {
 	}
 	v := &p.k.Values[id]
 	for slot, a := range v.Args {
-		p.count(a)
+		written := 1
 		if v.Kind == kir.Operation && v.Op != core.CastOp {
-			if t := p.template(v); t != nil && t.slots[slot] > 1 {
-				p.uses[a]++
+			if t := p.template(v); t != nil {
+				written = t.slots[slot]
 			}
+		}
+		if written > 0 {
+			p.count(a)
+			p.uses[a] += written - 1
 		}
 	}
 	if v.Kind == kir.Random && v.Stream < 0 {
@@ -155,20 +160,21 @@ func (p *printer) loaded(a *kir.Access) (raw text, isBool bool) {
 
 func (p *printer) indexValue(v *kir.Value) text {
 	x := p.index(v.Index)
-	from := dtype.Index
+	from := dtype.Int32
 	if p.k.Scalars.Type(v.Index).IsBool() {
 		from = dtype.Bool
-	} else if v.DType == p.k.Index || v.DType == dtype.Index && p.k.Index == dtype.Int {
-		if _, constant := p.k.Scalars.ConstInt(v.Index); !constant {
-			return x
-		}
+	} else if p.wide(v.Index) {
+		from = dtype.Int
+	}
+	if n, ok := p.k.Scalars.ConstInt(v.Index); ok && v.DType.Class() == dtype.ClassInt {
+		return text{code: literal(scalar.Value{Type: v.DType, I: n}), level: levelUnary, simple: true}
 	}
 	return p.convert(v.DType, from, x)
 }
 
 // convert returns x of a type as one of another: see core.ConvertScalar.
 func (p *printer) convert(to, from dtype.Type, x text) text {
-	if to == from {
+	if to == from || to.Class() == dtype.ClassInt && from.Class() == dtype.ClassInt && to.Size() == from.Size() {
 		return x
 	}
 	c := p.cpp(to)
@@ -286,7 +292,9 @@ func (p *printer) operation(v *kir.Value) text {
 	}
 	operands := make([]text, len(v.Args))
 	for i, a := range v.Args {
-		operands[i] = p.value(a)
+		if t.slots[i] > 0 {
+			operands[i] = p.value(a)
+		}
 	}
 	if t.lazy {
 		p.lazy--

@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(128) ticket(const __grid_constant__
   if (tx == 0) {
     p.partial[bx] = r;
     __threadfence();
-    const int arrival = atomicAdd(&p.counter[0], 1ll);
+    const long long arrival = atomicAdd(&p.counter[0], 1ll);
     __threadfence();
     flag[0] = (p.n + 127) / 128 == arrival + 1;
   }
