@@ -24,7 +24,7 @@ func (c *context) acrossThreads(id core.ExprID, f fold, g guard, across []schedu
 		part[k] = c.b.Local(c.name("part"), t)
 		c.b.Store(c.b.Const(f.identity(k)), part[k])
 	}
-	err := c.conditional(c.holds(g.tests, g.once), func() error {
+	err := c.conditional(c.all(c.conditions(g.tests), g.once), func() error {
 		x, err := c.contribution(e, f)
 		if f.op == core.WelfordOp {
 			x = append(x, c.b.Const(core.ConvertScalar(f.types[1], scalar.Value{Type: dtype.Int})), c.b.Number(f.types[2], 1))
@@ -63,7 +63,7 @@ func (c *context) storeReduced(id core.ExprID, f fold, r *threadReduction) error
 	if x, ok := c.limited[c.tensor.v]; ok {
 		valid = c.t.And(valid, x.valid)
 	}
-	return c.conditional(c.holds(g.tests, g.among, []scalar.ID{valid}), func() error {
+	return c.conditional(c.all(c.conditions(g.tests), g.among, []scalar.ID{valid}), func() error {
 		if len(r.blocks) == 0 {
 			return w.accumulate(c.f.Expr(id), f, r.state())
 		}

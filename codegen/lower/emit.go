@@ -145,7 +145,7 @@ func (l *lowering) statement(id core.ExprID) error {
 	}
 	l.limit(e)
 	c.redundant = g.redundant
-	return l.conditional(c.holds(g.tests, g.once, g.among), func() error { return c.body(id) })
+	return l.conditional(c.holds(g), func() error { return c.body(id) })
 }
 
 // body emits what a statement that is no reduction does for one element.

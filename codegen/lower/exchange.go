@@ -7,6 +7,19 @@ import (
 	"nvfuser_go/core/schedule"
 )
 
+// checkOperations refuses what no thread computes element by element.
+func (a *Analysis) checkOperations() error {
+	for _, id := range a.f.Order() {
+		e := a.f.Expr(id)
+		switch e.Op.Class {
+		case core.Elementwise, core.Reduction, core.View, core.Resize, core.Gather, core.Factory, core.Random:
+		default:
+			return a.refuse("operation", e.Out[0], "%s is the result of %s(), which this build does not compute in a kernel", a.f.Name(e.Out[0]), e.Op.Name)
+		}
+	}
+	return nil
+}
+
 // checkThreads refuses schedules in which a thread would need what another one
 // has and nothing carries it over, as far as the loops alone say it: two loops
 // that are one dimension, and global memory that another block writes in the same

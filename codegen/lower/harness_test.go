@@ -212,8 +212,12 @@ func (h *host) size(id scalar.ID) (int64, error) {
 
 // check lowers s and compares a simulated run with core.Eval.
 func check(s *schedule.Scheduled, f *core.Fusion, inputs []fusionfuzz.Input) (*kir.Kernel, error) {
+	return checkWith(s, f, inputs, Options{})
+}
+
+func checkWith(s *schedule.Scheduled, f *core.Fusion, inputs []fusionfuzz.Input, o Options) (*kir.Kernel, error) {
 	r := &run{fusion: f, inputs: inputs, random: core.RandomState{Seed: 1234, Offset: 8}}
-	k, err := lowered(s, Options{})
+	k, err := lowered(s, o)
 	if err != nil {
 		return nil, err
 	}

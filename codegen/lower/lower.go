@@ -67,8 +67,10 @@ func lowerWith(s *schedule.Scheduled, o Options, after func(Pass, *kir.Kernel) e
 		return nil, err
 	}
 	a := analyse(m)
-	if err := a.checkThreads(); err != nil {
-		return nil, err
+	for _, check := range []func() error{a.checkOperations, a.checkThreads} {
+		if err := check(); err != nil {
+			return nil, err
+		}
 	}
 	l := newLowering(a, o)
 	for _, p := range Passes() {

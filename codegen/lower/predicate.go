@@ -13,11 +13,30 @@ import (
 // the indices are those of an element, once that this iteration computes it, and
 // among that this thread or block does.
 type guard struct {
-	tests, once, among []scalar.ID
-	redundant          bool // several threads write the same
+	tests       []test
+	once, among []scalar.ID
+	redundant   bool // several threads write the same
 }
 
-func (c *context) holds(conditions ...[]scalar.ID) scalar.ID {
+// A test is that an index is less than below, or, if that is None, not negative.
+type test struct{ value, below index }
+
+// conditions returns the tests as expressions.
+func (l *lowering) conditions(tests []test) []scalar.ID {
+	list := make([]scalar.ID, len(tests))
+	for i, x := range tests {
+		if list[i] = l.t.Le(l.t.Int(0), x.value); x.below != scalar.None {
+			list[i] = l.t.Lt(x.value, x.below)
+		}
+	}
+	return list
+}
+
+// holds returns the condition of g.
+func (l *lowering) holds(g guard) scalar.ID { return l.all(l.conditions(g.tests), g.once, g.among) }
+
+// all returns whether all conditions hold.
+func (c *lowering) all(conditions ...[]scalar.ID) scalar.ID {
 	all := slices.Concat(conditions...)
 	cond := c.t.Bool(true)
 	for i, x := range all {
@@ -40,9 +59,8 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 			return g, err
 		}
 		g.tests = tests
-	}
-	if !init || t.storage.compact || c.s.Memory(t.v) == schedule.Shared {
-		g.tests = append(g.tests, c.threadTests(init)...)
+	} else if c.s.Memory(t.v) == schedule.Shared {
+		g.tests = c.threadTests(init, nil, nil, nil)
 	}
 	g.tests = append(g.tests, c.shownTests()...)
 	if reduces {
@@ -69,14 +87,27 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 }
 
 // threadTests returns the tests that a thread or block has an iteration of each
-// loop: of a dimension that is longer than the loop, only some have.
-func (c *context) threadTests(init bool) []scalar.ID {
-	var tests []scalar.ID
+// loop: of a dimension that is longer than the loop, only some have. Where the
+// loop is on the way to a target, w is told that its index may be beyond it, and
+// finds what to test. w may be nil.
+func (c *context) threadTests(init bool, w *unsafeWalk, steps []step, targets []core.AxisID) []test {
+	var tests []test
+	used := func(class core.AxisID) bool {
+		return slices.Contains(targets, class) || slices.ContainsFunc(steps, func(x step) bool {
+			r := &c.graph.relation[x.relation]
+			return x.forward && slices.Contains(r.in, class) || !x.forward && slices.Contains(r.out, class)
+		})
+	}
 	for _, a := range c.tensor.loop {
-		if q := c.m.Promotion(a); c.isSpread(a) && !c.isBroadcast(q) && !(init && c.isReduced(a)) {
-			if !c.dimension(c.parallel(a)).exact {
-				tests = append(tests, c.t.Lt(c.loops[c.m.LoopClass(a)], c.extent(q)))
-			}
+		q := c.m.Promotion(a)
+		if !c.isSpread(a) || c.isBroadcast(q) || init && c.isReduced(a) || c.dimension(c.parallel(a)).exact {
+			continue
+		}
+		class, value := c.m.AlmostExact(q), c.loops[c.m.LoopClass(a)]
+		if w != nil && c.start[class] == value && used(class) {
+			w.unsafe[class] = true
+		} else {
+			tests = append(tests, test{value, c.extent(q)})
 		}
 	}
 	return tests
@@ -84,11 +115,11 @@ func (c *context) threadTests(init bool) []scalar.ID {
 
 // shownTests returns the tests that broadcast axes have elements: none are shown
 // of one that is expanded to a size of 0.
-func (c *context) shownTests() []scalar.ID {
-	var tests []scalar.ID
+func (c *context) shownTests() []test {
+	var tests []test
 	for _, a := range c.f.Val(c.tensor.v).Domain.Logical {
 		if e := c.f.Axis(a).Expanded; e != scalar.None && c.t.Facts(c.size(e)).Lo < 1 {
-			tests = append(tests, c.t.Lt(c.t.Int(0), c.size(e)))
+			tests = append(tests, test{c.t.Int(0), c.size(e)})
 		}
 	}
 	return tests
@@ -97,7 +128,7 @@ func (c *context) shownTests() []scalar.ID {
 // rangeTests returns the tests that the indices of the tensor's axes are in
 // range: of its logical axes; of root axes if it reduces, because there the
 // operand is read and the splits below them need not divide.
-func (c *context) rangeTests(init bool) ([]scalar.ID, error) {
+func (c *context) rangeTests(init bool) ([]test, error) {
 	t := c.tensor
 	d := &c.f.Val(t.v).Domain
 	domain := d.Logical
@@ -120,6 +151,7 @@ func (c *context) rangeTests(init bool) ([]scalar.ID, error) {
 		return nil, c.refuse("predicate", t.v, "the loops of %s do not lead to its axes, so that points without an element cannot be told", c.f.Name(t.v))
 	}
 	w := &unsafeWalk{context: c, unsafe: map[core.AxisID]bool{}, below: map[core.AxisID]index{}, notNegative: map[core.AxisID]bool{}}
+	tests := c.threadTests(init, w, steps, targets)
 	for _, x := range steps {
 		w.step(x)
 	}
@@ -129,12 +161,11 @@ func (c *context) rangeTests(init bool) ([]scalar.ID, error) {
 		}
 	}
 	value := c.walk(start, steps)
-	var tests []scalar.ID
 	for _, class := range slices.Sorted(maps.Keys(w.below)) {
-		tests = append(tests, c.t.Lt(value[class], w.below[class]))
+		tests = append(tests, test{value[class], w.below[class]})
 	}
 	for _, class := range slices.Sorted(maps.Keys(w.notNegative)) {
-		tests = append(tests, c.t.Le(c.t.Int(0), value[class]))
+		tests = append(tests, test{value[class], scalar.None})
 	}
 	return tests, nil
 }

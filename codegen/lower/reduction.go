@@ -79,7 +79,7 @@ func (l *lowering) initialise(id core.ExprID, k int) error {
 		if err != nil {
 			return err
 		}
-		return l.conditional(c.holds(g.tests, g.among), func() error {
+		return l.conditional(c.holds(g), func() error {
 			c.assign(dst, l.b.Const(f.identity(k)))
 			return nil
 		})
@@ -111,7 +111,7 @@ func (c *context) reduction(id core.ExprID) error {
 	if len(across) > 0 {
 		return c.acrossThreads(id, f, g, across)
 	}
-	return c.conditional(c.holds(g.tests, g.once, g.among), func() error {
+	return c.conditional(c.holds(g), func() error {
 		x, err := c.contribution(e, f)
 		if err != nil {
 			return err
@@ -168,11 +168,11 @@ func (c *context) accumulate(e *core.Expr, f fold, x []kir.ValueID) error {
 // of them would write one result than another: each reads all of the state.
 func (c *context) checkSiblings(e *core.Expr, among []scalar.ID) error {
 	for _, v := range e.Out[1:] {
-		g, err := c.lowering.context(v, true).guard(c.f.Val(v).Def, true)
+		g, err := c.lowering.context(v, false).guard(c.f.Val(v).Def, false)
 		if err != nil {
 			return err
 		}
-		if !slices.Equal(g.among, among) {
+		if c.all(g.among) != c.all(among) {
 			return c.refuse("exchange", v, "%s and %s are results of one reduction and not in the same memory, and several threads compute them: cache them before", c.f.Name(e.Out[0]), c.f.Name(v))
 		}
 	}

@@ -28,29 +28,30 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	if e.Op != core.SetOp {
 		return l.refuse("vector", v, "%s is vectorized and is the result of %s(): only a copy moves several elements at once; cache it", l.f.Name(v), e.Op.Name)
 	}
-	var cond scalar.ID
+	var first guard
 	var dsts, srcs []kir.Access
 	for i := range width {
 		l.loops[l.m.LoopClass(a)] = l.t.Int(i)
 		c := l.context(v, false)
-		dst, src, holds, err := c.copied(id)
+		dst, src, g, err := c.copied(id)
 		if err != nil {
 			return err
 		}
 		dsts, srcs = append(dsts, dst), append(srcs, src)
 		if i == 0 {
-			cond = holds
+			first = g
 			continue
 		}
 		next := func(first, at kir.Access) bool { return at.Index == l.t.Add(first.Index, l.t.Int(i)) }
 		switch {
 		case !next(dsts[0], dst) || !next(srcs[0], src):
 			return l.refuse("vector", v, "%s is vectorized, but elements of it or of what it copies are not known to be next to each other in memory", l.f.Name(v))
-		case holds != cond && !l.implies(cond, holds):
+		case !l.sameOutcome(first, g, i, width):
 			return l.refuse("vector", v, "%s is vectorized by %d, which is not known to divide the extent that is split", l.f.Name(v), width)
 		}
 	}
 	l.loops[l.m.LoopClass(a)] = l.t.Int(0)
+	cond := l.holds(first)
 	cache := kir.CacheDefault
 	if l.s.CacheHint(v) == schedule.CacheStreaming {
 		cache = kir.CacheStreaming
@@ -88,8 +89,8 @@ func (l *lowering) isLocal(a kir.Access) bool {
 }
 
 // copied returns both sides of a copy of one element and its condition.
-func (c *context) copied(id core.ExprID) (dst, src kir.Access, cond scalar.ID, err error) {
-	g, err := c.guard(id, false)
+func (c *context) copied(id core.ExprID) (dst, src kir.Access, g guard, err error) {
+	g, err = c.guard(id, false)
 	if err == nil {
 		dst, err = c.write(c.tensor.v)
 	}
@@ -99,11 +100,23 @@ func (c *context) copied(id core.ExprID) (dst, src kir.Access, cond scalar.ID, e
 	if err == nil && g.redundant {
 		err = c.refuse("vector", c.tensor.v, "%s is vectorized, and several threads write each of its elements", c.f.Name(c.tensor.v))
 	}
-	return dst, src, c.holds(g.tests, g.once, g.among), err
+	return dst, src, g, err
 }
 
-// implies reports whether b is known to hold where a does.
-func (l *lowering) implies(a, b scalar.ID) bool {
-	n, ok := l.t.ConstInt(l.t.Or(l.t.Not(a), b))
-	return ok && n != 0
+// sameOutcome reports whether the guards of element 0 and of element i of a
+// vector hold or fail together. They do if a test is of x+i against n where the
+// width divides both x and n.
+func (l *lowering) sameOutcome(first, g guard, i, width int64) bool {
+	if l.all(first.once, first.among) != l.all(g.once, g.among) || len(first.tests) != len(g.tests) {
+		return false
+	}
+	for k, a := range first.tests {
+		b, w := g.tests[k], l.t.Int(width)
+		divides := b.below != scalar.None && b.below == a.below && b.value == l.t.Add(a.value, l.t.Int(i)) &&
+			l.t.Divides(w, a.value) && l.t.Divides(w, a.below)
+		if a != b && !divides && l.conditions([]test{a})[0] != l.conditions([]test{b})[0] {
+			return false
+		}
+	}
+	return true
 }
