@@ -10,7 +10,8 @@
 // the values of those scalars that sizes depend on) to a [Plan]: a list of
 // steps and the descriptions of the outputs. The caller allocates the outputs
 // that have memory of their own and calls [Plan.Run]. On a CPU a plan has one
-// step, a program of package executor/cpu.
+// step, a program of package executor/cpu. With [Options].Simulate the step is
+// instead a kernel that a scheduler and the lowering make, in the simulator.
 //
 // # Invariants
 //

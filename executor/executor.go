@@ -107,17 +107,31 @@ func structuralScalars(f *core.Fusion) []bool {
 	return key
 }
 
+// Options say how a plan computes.
+type Options struct {
+	// Simulate has a kernel scheduled and lowered, as for a device of compute
+	// capability 9.0, and simulated, which finds what such a device would leave
+	// undefined. It is some thousand times slower than the CPU.
+	Simulate bool
+}
+
 // keys recycles the buffers that keys are made in.
 var keys = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
-// Plan returns the plan for inputs, and builds it if there is none.
+// Plan returns the plan for inputs without options.
+func (e *Executor) Plan(inputs []Input) (*Plan, error) { return e.PlanWith(inputs, Options{}) }
+
+// PlanWith returns the plan for inputs, and builds it if there is none.
 //
 // Errors: InvalidArgument and InvalidType if the inputs are not what the
 // definition says; Unsupported; [Bug].
-func (e *Executor) Plan(inputs []Input) (*Plan, error) {
+func (e *Executor) PlanWith(inputs []Input, o Options) (*Plan, error) {
 	buffer := keys.Get().(*[]byte)
 	defer keys.Put(buffer)
 	key := e.appendKey((*buffer)[:0], inputs)
+	if o.Simulate {
+		key = append(key, 'S')
+	}
 	*buffer = key
 	e.lock.RLock()
 	x := e.plans[string(key)]
@@ -126,7 +140,7 @@ func (e *Executor) Plan(inputs []Input) (*Plan, error) {
 		x.used.Store(e.clock.Add(1))
 		return x.plan, nil
 	}
-	return e.build(string(key), inputs)
+	return e.build(string(key), inputs, o)
 }
 
 // appendKey appends what a plan for inputs depends on.
@@ -170,7 +184,7 @@ func (x *Input) alignment() byte {
 }
 
 // build builds the plan for inputs once, however many goroutines ask for it.
-func (e *Executor) build(key string, inputs []Input) (*Plan, error) {
+func (e *Executor) build(key string, inputs []Input, o Options) (*Plan, error) {
 	p, err, _ := e.building.Do(key, func() (any, error) {
 		e.lock.RLock()
 		x := e.plans[key]
@@ -181,7 +195,7 @@ func (e *Executor) build(key string, inputs []Input) (*Plan, error) {
 		e.built.Add(1)
 		var p *Plan
 		err := e.guard(inputs, func() (err error) {
-			p, err = e.newPlan(inputs)
+			p, err = e.newPlan(inputs, o)
 			return err
 		})
 		if err != nil {

@@ -34,10 +34,17 @@ type Call struct {
 	Stop    *atomic.Bool
 }
 
-func (e *Executor) newPlan(inputs []Input) (*Plan, error) {
+func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 	b, err := check(e.f, inputs)
 	if err != nil {
 		return nil, err
+	}
+	if o.Simulate {
+		s, err := e.scheduled(b)
+		if err != nil {
+			return nil, err
+		}
+		return e.simulate(b, inputs, s)
 	}
 	outputs, err := describeOutputs(e.f, b, inputs)
 	if err != nil {

@@ -41,10 +41,20 @@ func prepare(c *fusionfuzz.Case) *prepared {
 // run plans and runs the case and returns the outputs, and their memory.
 func (p *prepared) run(t testing.TB, e *executor.Executor, random core.RandomState) ([]*core.Array, []*fusionfuzz.Memory, error) {
 	t.Helper()
-	plan, err := e.Plan(p.inputs)
+	return p.runWith(t, e, executor.Options{}, random)
+}
+
+func (p *prepared) runWith(t testing.TB, e *executor.Executor, o executor.Options, random core.RandomState) ([]*core.Array, []*fusionfuzz.Memory, error) {
+	t.Helper()
+	plan, err := e.PlanWith(p.inputs, o)
 	if err != nil {
 		return nil, nil, err
 	}
+	return p.runPlan(t, plan, random)
+}
+
+func (p *prepared) runPlan(t testing.TB, plan *executor.Plan, random core.RandomState) ([]*core.Array, []*fusionfuzz.Memory, error) {
+	t.Helper()
 	outputs := make([]*fusionfuzz.Memory, len(plan.Outputs))
 	pointers := make([]unsafe.Pointer, len(plan.Outputs))
 	written := map[int]bool{}

@@ -1,0 +1,212 @@
+package executor_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/fusionfuzz"
+	"nvfuser_go/executor"
+	"nvfuser_go/schedulers/pointwise"
+	"nvfuser_go/schedulers/reduction"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+// simulated runs f for inputs of the given sizes in the simulator and requires
+// the outputs of the evaluator.
+func simulated(t *testing.T, text string, sizes ...[]int64) {
+	t.Helper()
+	f, err := core.Parse(text)
+	require.NoError(t, err)
+	f.Freeze()
+	c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 7, sizes...)}
+	ok, err := checkSimulated(t, c)
+	require.NoError(t, err)
+	require.True(t, ok)
+}
+
+// checkSimulated runs c in the simulator and compares the outputs with the
+// evaluator's. It reports false if a scheduler or the lowering refuses.
+func checkSimulated(t testing.TB, c *fusionfuzz.Case) (bool, error) {
+	t.Helper()
+	p := prepare(c)
+	want, wantErr := c.Fusion.Eval(p.arrays, p.scalars, random)
+	got, _, err := p.runWith(t, executorOf(t, c.Fusion), executor.Options{Simulate: true}, random)
+	var refused *core.Unsupported
+	if errors.As(err, &refused) {
+		require.NotEmpty(t, refused.Refusals)
+		for _, r := range refused.Refusals {
+			require.NotEmpty(t, r.By, r.Sentence)
+			require.NotEmpty(t, r.Rule, r.Sentence)
+			require.NotEmpty(t, r.Sentence)
+		}
+		return false, err
+	}
+	if wantErr != nil {
+		require.Error(t, err, "%s\n%v", c.Fusion, wantErr)
+		return true, nil
+	}
+	requireNoError(t, err)
+	if d := c.Check(want, got); d != "" {
+		t.Fatal(d)
+	}
+	return true, nil
+}
+
+func TestSimulate(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		sizes      [][]int64
+	}{
+		{"bias", `%0 = tensor f32 [-1] contiguity=[yes]
+%1 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%2 = neg %0
+%3 = broadcast %2 is_broadcast_dim=[true, false]
+%4 = add %3, %1
+output %4
+`, [][]int64{{5}, {67, 5}}},
+		{"permute and reshape", `%0 = tensor f32 [6, 5, 7] contiguity=[yes, yes, yes]
+%1 = permute %0 dims=[2, 0, 1]
+%2 = reshape %1 new_shape=[21, 10]
+%3 = exp %2
+output %3
+`, [][]int64{{6, 5, 7}}},
+		{"types", `%0 = tensor bf16 [-1] contiguity=[yes]
+%1 = tensor i64 [-1] contiguity=[yes]
+%2 = cast %0 dtype=f32
+%3 = cast %1 dtype=f32
+%4 = mul %2, %3
+%5 = cast %4 dtype=f16
+%6 = lt %4, 1.0:f64
+output %5
+output %6
+`, [][]int64{{131}, {131}}},
+		{"strided input and its transpose", `%0 = tensor f32 [9, 9] contiguity=[no, no]
+%1 = permute %0 dims=[1, 0]
+%2 = add %0, %1
+output %2
+`, [][]int64{{9, 9}}},
+		{"output that is read", `%0 = tensor f32 [-1] contiguity=[yes]
+%1 = neg %0
+%2 = exp %1
+output %1
+output %2
+output %1
+`, [][]int64{{5}}},
+		{"no dimensions", `%0 = tensor f32 [] contiguity=[]
+%1 = neg %0
+output %1
+`, [][]int64{{}}},
+		{"no elements", `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = neg %0
+%2 = sum %0 dims=[0] dtype=f32
+output %2
+`, [][]int64{{0, 3}}},
+		{"sum of rows", `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = sum %0 dims=[1] dtype=f32
+output %1
+`, [][]int64{{5, 300}}},
+		{"sum of columns", `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = sum %0 dims=[0] dtype=f32
+output %1
+`, [][]int64{{37, 45}}},
+		{"sum of all", `%0 = tensor f64 [-1, -1, -1] contiguity=[yes, yes, yes]
+%1 = sum %0 dims=[0, 1, 2] dtype=f64
+output %1
+`, [][]int64{{7, 11, 13}}},
+		{"sums of the middle", `%0 = tensor f32 [-1, -1, -1] contiguity=[yes, yes, yes]
+%1 = abs %0
+%2 = sum %1 dims=[1] dtype=f32
+%3 = max %0 dims=[1]
+%4 = add %2, %3
+%5 = broadcast %4 is_broadcast_dim=[false, true, false]
+output %5
+output %2
+`, [][]int64{{3, 17, 5}}},
+		{"variance", `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1, %2, %3 = welford %0 dims=[1]
+output %1
+output %2
+`, [][]int64{{3, 1000}}},
+	} {
+		t.Run(test.name, func(t *testing.T) { simulated(t, test.text, test.sizes...) })
+	}
+}
+
+// TestSimulateRandom schedules random fusions; what is accepted agrees with the
+// evaluator, and what is refused says why.
+func TestSimulateRandom(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	rules := map[string]int{}
+	for range 600 {
+		data := make([]byte, 20+r.IntN(80))
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		c := fusionfuzz.Decode(data)
+		ok, err := checkSimulated(t, c)
+		var refused *core.Unsupported
+		switch {
+		case ok:
+			rules["right"]++
+		case errors.As(err, &refused):
+			for _, r := range refused.Refusals {
+				rules[r.By+": "+r.Rule]++
+				t.Log(r.By, r.Rule, r.Sentence)
+			}
+		}
+	}
+	t.Log(rules)
+}
+
+// TestSimulateParams runs schedules of other parameters than those that are
+// chosen for small inputs.
+func TestSimulateParams(t *testing.T) {
+	const rows = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = exp %0
+%2 = sum %1 dims=[1] dtype=f32
+output %2
+`
+	const columns = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = sum %0 dims=[0] dtype=f32
+output %1
+`
+	const elementwise = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = exp %0
+%2 = add %1, %0
+output %2
+`
+	for _, test := range []struct {
+		text string
+		s    scheduler.Scheduler
+		p    scheduler.Params
+	}{
+		{elementwise, pointwise.Scheduler{}, pointwise.Params{Threads: 32, Unroll: 4}},
+		{elementwise, pointwise.Scheduler{}, pointwise.Params{Threads: 1, Unroll: 3}},
+		{rows, reduction.Scheduler{}, reduction.Params{Inner: true, Kept: 4, Reduced: 32}},
+		{rows, reduction.Scheduler{}, reduction.Params{Inner: true, Kept: 1, Reduced: 1024}},
+		{rows, reduction.Scheduler{}, reduction.Params{Kept: 8, Reduced: 4}},
+		{columns, reduction.Scheduler{}, reduction.Params{Kept: 32, Reduced: 1}},
+		{columns, reduction.Scheduler{}, reduction.Params{Inner: true, Kept: 3, Reduced: 5}},
+	} {
+		t.Run(test.p.String(), func(t *testing.T) {
+			f, err := core.Parse(test.text)
+			require.NoError(t, err)
+			f.Freeze()
+			s, err := test.s.Apply(f, test.p)
+			require.NoError(t, err)
+			c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 7, []int64{37, 53})}
+			p := prepare(c)
+			want, err := f.Eval(p.arrays, p.scalars, random)
+			require.NoError(t, err)
+			plan, err := executorOf(t, f).PlanScheduled(p.inputs, s)
+			require.NoError(t, err)
+			got, _, err := p.runPlan(t, plan, random)
+			requireNoError(t, err)
+			require.Empty(t, c.Check(want, got))
+		})
+	}
+}

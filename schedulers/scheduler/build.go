@@ -1,0 +1,137 @@
+package scheduler
+
+import (
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+)
+
+// CacheInputs copies input tensors to registers for the elementwise operations
+// and reductions that read them. What else reads them, such as a permute, may put their
+// elements to another use, x + permute(x) being an example, and a copy for both
+// would have to be held whole. Tensors on the host are passed by value.
+func CacheInputs(s *schedule.Scheduled) error {
+	f := s.Fusion()
+	readers := map[core.ValID][]core.ValID{}
+	for _, id := range f.Order() {
+		if e := f.Expr(id); e.Op.Class == core.Elementwise || e.Op.Class == core.Reduction {
+			for _, v := range f.TensorArgs(e) {
+				readers[v] = append(readers[v], e.Out[0])
+			}
+		}
+	}
+	for _, v := range slices.Clone(f.Inputs()) {
+		if len(readers[v]) == 0 || f.Val(v).Domain.CPU {
+			continue
+		}
+		if _, err := s.CacheAfter(v, readers[v]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CacheOutputs lets outputs be copies of registers. It returns, by output that is
+// computed otherwise now, the tensor that is computed as it was.
+func CacheOutputs(s *schedule.Scheduled) (map[core.ValID]core.ValID, error) {
+	f := s.Fusion()
+	isRead := map[core.ValID]bool{}
+	for _, id := range f.Order() {
+		for _, v := range f.TensorArgs(f.Expr(id)) {
+			isRead[v] = true
+		}
+	}
+	instead, done := map[core.ValID]core.ValID{}, map[core.ValID]bool{}
+	for _, o := range slices.Clone(f.Outputs()) {
+		v := o.Val
+		if done[v] {
+			continue
+		}
+		done[v] = true
+		if isRead[v] && f.Val(v).Domain.Alloc == nil {
+			if _, err := s.CacheFork(v); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		cache, err := s.CacheBefore(v)
+		if err != nil {
+			return nil, err
+		}
+		instead[v] = cache
+	}
+	return instead, nil
+}
+
+// MergeAll merges the loops of v at positions from to before end into one.
+func MergeAll(s *schedule.Scheduled, v core.ValID, from, end int) error {
+	for n := end - from; n > 1; n-- {
+		if err := s.Merge(v, from, from+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Spread gives all tensors the loops of reference. Its error is a [Refusals] of
+// the scheduler called by if one cannot follow.
+func Spread(s *schedule.Scheduled, by string, reference core.ValID) error {
+	refusals, err := s.TransformLike(reference, nil)
+	if err != nil || len(refusals) == 0 {
+		return err
+	}
+	for i := range refusals {
+		refusals[i].By = by
+	}
+	return &Refusals{refusals}
+}
+
+// Finish parallelizes all tensors like reference and inlines them.
+func Finish(s *schedule.Scheduled, reference core.ValID) error {
+	if err := s.ParallelizeLike(reference, -1, nil, nil); err != nil {
+		return err
+	}
+	return s.InlineMost(nil, nil)
+}
+
+// Uncovered returns the first tensor that f computes, in order, that has an axis which the
+// axes of reference do not lead to: through operations that keep it, and through
+// the splits and merges of reshapes. It returns [core.NoVal] if there is none.
+func Uncovered(f *core.Fusion, reference core.ValID) (core.ValID, error) {
+	s := schedule.New(f)
+	m, err := schedule.Map(s)
+	if err != nil {
+		return core.NoVal, err
+	}
+	f = m.Fusion()
+	covered := map[core.AxisID]bool{}
+	isCovered := func(a core.AxisID) bool {
+		return a == core.NoAxis || f.Axis(a).Kind == core.Broadcast || covered[m.Exact(a)]
+	}
+	for _, a := range f.Val(reference).Domain.Logical {
+		covered[m.Exact(a)] = true
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, id := range m.Transforms() {
+			t := f.Transform(id)
+			for _, side := range [][2][2]core.AxisID{{t.In, t.Out}, {t.Out, t.In}} {
+				if !isCovered(side[0][0]) || !isCovered(side[0][1]) {
+					continue
+				}
+				for _, a := range side[1] {
+					if !isCovered(a) {
+						covered[m.Exact(a)], changed = true, true
+					}
+				}
+			}
+		}
+	}
+	for _, v := range s.Tensors() {
+		if !f.Val(v).Input && slices.ContainsFunc(f.Val(v).Domain.Logical, func(a core.AxisID) bool { return !isCovered(a) }) {
+			return v, nil
+		}
+	}
+	return core.NoVal, nil
+}

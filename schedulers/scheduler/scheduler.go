@@ -1,0 +1,125 @@
+// Package scheduler says what a scheduler is, and has what schedulers share.
+//
+// Its central type is [Scheduler]. A scheduler says of a segment, a frozen
+// fusion, why it does not take it ([Scheduler.Accept]), in which ways it would
+// compute it ([Scheduler.Candidates]), and schedules it in one of them
+// ([Scheduler.Apply]).
+//
+// # Invariants
+//
+//   - What a scheduler does depends on its arguments alone.
+//   - A segment for which Accept returns no refusals can be scheduled with each
+//     of its Candidates.
+//   - Refusals name the tensor as the user does and begin with what was found.
+//
+// The package does not know the schedulers; package schedulers lists them. It
+// does not lower schedules.
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+)
+
+// A Device is what schedulers know of the target.
+type Device struct {
+	Processors int // streaming multiprocessors
+	Threads    int // of a block, at most
+	Warp       int // threads of a warp
+}
+
+// Hopper is an H100 SXM: Hopper tuning guide 12.9, section 1.4.1.
+var Hopper = Device{Processors: 132, Threads: 1024, Warp: 32}
+
+// Params are the choices of a scheduler for one segment. They are comparable,
+// and their String tells all of them.
+type Params interface{ String() string }
+
+// A Scheduler turns segments of a certain kind into schedules.
+type Scheduler interface {
+	Name() string
+	// Accept returns why the scheduler does not take a segment for sizes and
+	// scalars of shapes; nothing if it does.
+	Accept(segment *core.Fusion, shapes *core.Binding, device Device) []core.Refusal
+	// Candidates returns the choices for a segment that is accepted, the one that
+	// is expected to be the fastest first; at least one.
+	Candidates(segment *core.Fusion, shapes *core.Binding, device Device) []Params
+	// Apply schedules a segment, with Params of this scheduler.
+	Apply(segment *core.Fusion, p Params) (*schedule.Scheduled, error)
+}
+
+// Refuse returns a refusal of the scheduler called by. v may be [core.NoVal].
+func Refuse(f *core.Fusion, by, rule string, v core.ValID, format string, args ...any) core.Refusal {
+	r := core.Refusal{By: by, Rule: rule, Sentence: fmt.Sprintf(format, args...)}
+	if v != core.NoVal {
+		r.Tensor = f.Name(v)
+	}
+	return r
+}
+
+// CheckSegment returns why no scheduler called by takes f, of whatever kind its
+// operations are.
+func CheckSegment(f *core.Fusion, by string) []core.Refusal {
+	var refusals []core.Refusal
+	for _, o := range f.Outputs() {
+		switch {
+		case f.Val(o.Val).Input:
+			refusals = append(refusals, Refuse(f, by, "output", o.Val, "%s is an input and an output, which needs no kernel", f.Name(o.Val)))
+		case o.Alias != core.NoVal:
+			refusals = append(refusals, Refuse(f, by, "alias", o.Val, "%s is written to the memory of input %s", f.Name(o.Val), f.Name(o.Alias)))
+		}
+	}
+	for _, id := range f.Order() {
+		for _, v := range f.Expr(id).Out {
+			for _, a := range f.Axes(v) {
+				if f.Axis(a).Kind == core.Symbolic {
+					return append(refusals, Refuse(f, by, "shape", v, "%s has a dimension of which the definition does not say whether it is broadcast: define the inputs with static sizes", f.Name(v)))
+				}
+			}
+		}
+	}
+	return refusals
+}
+
+// CheckClasses returns a refusal for the first operation of f that is not of one
+// of the classes.
+func CheckClasses(f *core.Fusion, by string, allowed func(core.Class) bool) []core.Refusal {
+	for _, id := range f.Order() {
+		if e := f.Expr(id); !allowed(e.Op.Class) {
+			v := e.Out[0]
+			return []core.Refusal{Refuse(f, by, "operation", v, "%s is the result of %s(), a %v operation", f.Name(v), e.Called.Name, e.Op.Class)}
+		}
+	}
+	return nil
+}
+
+// RefusalsOf returns why scheduling f failed, as refusals of the scheduler called
+// by.
+func RefusalsOf(by string, err error) []core.Refusal {
+	var refused *schedule.Refused
+	var list *Refusals
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &list):
+		return list.List
+	case errors.As(err, &refused):
+		r := refused.Refusal
+		r.By = by
+		return []core.Refusal{r}
+	}
+	return []core.Refusal{{By: by, Rule: "schedule", Sentence: err.Error()}}
+}
+
+// Refusals is the error of a schedule that does not reach all tensors.
+type Refusals struct{ List []core.Refusal }
+
+func (r *Refusals) Error() string {
+	if len(r.List) == 0 {
+		return "no refusals"
+	}
+	return r.List[0].Sentence
+}

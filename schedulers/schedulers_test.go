@@ -1,0 +1,122 @@
+package schedulers_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/schedulers"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+const (
+	elementwise = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = neg %0
+output %1
+`
+	reduction = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = sum %0 dims=[1] dtype=f32
+output %1
+`
+	normalization = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = sum %0 dims=[1] dtype=f32
+%2 = broadcast %1 is_broadcast_dim=[false, true]
+%3 = sub %0, %2
+output %3
+`
+	two = `%0 = tensor f32 [-1] contiguity=[yes]
+%1 = tensor f32 [-1] contiguity=[yes]
+%2 = neg %0
+%3 = neg %1
+output %2
+output %3
+`
+	scanned = `%0 = tensor f32 [8] contiguity=[yes]
+%1 = cumsum %0 dim=0
+output %1
+`
+)
+
+// choose lets the schedulers choose for the fusion of text with inputs of shape.
+func choose(t *testing.T, text string, shape ...int64) (*core.Fusion, *core.Binding, scheduler.Scheduler, []core.Refusal) {
+	t.Helper()
+	f, err := core.Parse(text)
+	require.NoError(t, err)
+	f.Freeze()
+	values := make([]core.InputValue, len(f.Inputs()))
+	for i := range values {
+		values[i] = core.InputValue{Tensor: true, DType: dtype.Float, Sizes: shape}
+	}
+	b, err := f.Bind(values)
+	require.NoError(t, err)
+	s, refusals := schedulers.Choose(f, b, scheduler.Hopper)
+	return f, b, s, refusals
+}
+
+func TestNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range schedulers.All() {
+		require.NotEmpty(t, s.Name())
+		require.False(t, seen[s.Name()], s.Name())
+		seen[s.Name()] = true
+	}
+}
+
+func TestChoose(t *testing.T) {
+	for _, test := range []struct {
+		name, text, scheduler string
+		shape                 []int64
+		params                string // of the first candidate
+	}{
+		{"elementwise", elementwise, "pointwise", []int64{3, 5}, "pointwise: 128 threads, 1 elements each"},
+		{"large", elementwise, "pointwise", []int64{4096, 4096}, "pointwise: 128 threads, 4 elements each"},
+		{"reduction", reduction, "reduction", []int64{30, 100}, "inner reduction: 1 threads along what is kept, 128 along what is reduced"},
+		{"short rows", reduction, "reduction", []int64{30, 7}, "inner reduction: 4 threads along what is kept, 32 along what is reduced"},
+		{"long rows", reduction, "reduction", []int64{3, 100000}, "inner reduction: 1 threads along what is kept, 1024 along what is reduced"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f, b, s, refusals := choose(t, test.text, test.shape...)
+			require.Empty(t, refusals)
+			require.Equal(t, test.scheduler, s.Name())
+			candidates := s.Candidates(f, b, scheduler.Hopper)
+			require.Equal(t, test.params, candidates[0].String())
+			require.Equal(t, candidates, s.Candidates(f, b, scheduler.Hopper))
+			distinct := map[scheduler.Params]bool{}
+			for _, p := range candidates {
+				require.False(t, distinct[p])
+				distinct[p] = true
+				_, err := s.Apply(f, p)
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		shape      []int64
+		want       []core.Refusal
+	}{
+		{"persistence", normalization, []int64{3, 5}, []core.Refusal{
+			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
+			{By: "reduction", Rule: "persistence", Tensor: "tv3", Sentence: "tv3 combines tv1, the result of a reduction, with elements along what was reduced, which must be kept meanwhile"},
+		}},
+		{"two outputs", two, []int64{3}, []core.Refusal{
+			{By: "pointwise", Rule: "reference", Tensor: "tv3", Sentence: "tv3 has dimensions that output tv2 has not, and no other output has those of all tensors"},
+			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
+		}},
+		{"scan", scanned, []int64{8}, []core.Refusal{
+			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
+			{By: "reduction", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, _, s, refusals := choose(t, test.text, test.shape...)
+			require.Nil(t, s)
+			require.Equal(t, test.want, refusals)
+		})
+	}
+}
