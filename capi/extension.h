@@ -54,7 +54,7 @@ typedef struct {
   uint32_t id;
 } PartObject;
 
-extern PyTypeObject *fusion_type, *val_type, *scalar_type, *tensor_view_type, *expr_type, *iter_domain_type,
+extern PyTypeObject *fusion_type, *statement_type, *val_type, *scalar_type, *tensor_view_type, *expr_type, *iter_domain_type,
     *tensor_domain_type;
 
 int add_fusion_type(PyObject *module);

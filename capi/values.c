@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-PyTypeObject *val_type, *scalar_type, *tensor_view_type, *expr_type, *iter_domain_type, *tensor_domain_type;
+PyTypeObject *statement_type, *val_type, *scalar_type, *tensor_view_type, *expr_type, *iter_domain_type, *tensor_domain_type;
 
 int is_val(PyObject *object) {
   PyTypeObject *type = Py_TYPE(object);
@@ -280,11 +280,11 @@ static Py_hash_t part_hash(PyObject *self) {
   return (Py_hash_t)(((uintptr_t)PART->fusion >> 4) * 31 + PART->id) & PY_SSIZE_T_MAX;
 }
 
-static PyTypeObject *make_type(PyObject *module, const char *name, PyTypeObject *base, PyType_Slot *slots) {
+static PyTypeObject *make_type(PyObject *module, const char *name, unsigned int flags, PyTypeObject *base, PyType_Slot *slots) {
   PyType_Spec spec = {
       .name = name,
       .basicsize = sizeof(PartObject),
-      .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | (base ? 0 : Py_TPFLAGS_BASETYPE),
+      .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | flags,
       .slots = slots,
   };
   PyObject *type = PyType_FromSpecWithBases(&spec, (PyObject *)base);
@@ -292,19 +292,20 @@ static PyTypeObject *make_type(PyObject *module, const char *name, PyTypeObject 
   return (PyTypeObject *)type;
 }
 
-static PyTypeObject *make_part_type(PyObject *module, const char *name, reprfunc text, PyMethodDef *methods, const char *doc) {
+static PyTypeObject *make_part_type(PyObject *module, const char *name, PyTypeObject *base, reprfunc text, PyMethodDef *methods,
+                                    const char *doc) {
   PyType_Slot slots[] = {
       {Py_tp_dealloc, part_dealloc}, {Py_tp_repr, text},   {Py_tp_hash, part_hash}, {Py_tp_richcompare, part_compare},
       {Py_tp_methods, methods},      {Py_tp_doc, (void *)doc}, {0, NULL},
   };
-  return make_type(module, name, NULL, slots);
+  return make_type(module, name, 0, base, slots);
 }
 
 int add_part_types(PyObject *module) {
   static PyMethodDef none[] = {{NULL, NULL, 0, NULL}};
-  expr_type = make_part_type(module, "nvfuser_go.Expr", expr_text, expr_methods, PyDoc_STR("An operation of a fusion."));
-  iter_domain_type = make_part_type(module, "nvfuser_go.IterDomain", axis_text, axis_methods, PyDoc_STR("An axis of a tensor of a fusion."));
-  tensor_domain_type = make_part_type(module, "nvfuser_go.TensorDomain", domain_text, none, PyDoc_STR("The axes of a tensor of a fusion."));
+  expr_type = make_part_type(module, "nvfuser_go.Expr", statement_type, expr_text, expr_methods, PyDoc_STR("An operation of a fusion."));
+  iter_domain_type = make_part_type(module, "nvfuser_go.IterDomain", NULL, axis_text, axis_methods, PyDoc_STR("An axis of a tensor of a fusion."));
+  tensor_domain_type = make_part_type(module, "nvfuser_go.TensorDomain", NULL, domain_text, none, PyDoc_STR("The axes of a tensor of a fusion."));
   return expr_type && iter_domain_type && tensor_domain_type ? 0 : -1;
 }
 
@@ -318,18 +319,22 @@ int add_val_types(PyObject *module) {
                                     "or a number; values are hashed by identity.")},
   };
   memcpy(slots + 7, operator_slots, (size_t)num_operator_slots * sizeof *slots);
-  val_type = make_type(module, "nvfuser_go.Val", NULL, slots);
+  PyType_Slot statement_slots[] = {
+      {Py_tp_dealloc, part_dealloc}, {Py_tp_doc, (void *)PyDoc_STR("A part of a fusion: a Val or an Expr.")}, {0, NULL}};
+  statement_type = make_type(module, "nvfuser_go.Statement", Py_TPFLAGS_BASETYPE, NULL, statement_slots);
+  if (!statement_type) return -1;
+  val_type = make_type(module, "nvfuser_go.Val", Py_TPFLAGS_BASETYPE, statement_type, slots);
   if (!val_type) return -1;
   /* So that numpy's scalars on the left leave the operator to us. */
   if (PyObject_SetAttrString((PyObject *)val_type, "__array_ufunc__", Py_None)) return -1;
   PyType_Slot scalar_slots[] = {
       {Py_tp_doc, (void *)PyDoc_STR("A scalar of a fusion: a size, an input scalar, a constant, or made from those.")}, {0, NULL}};
-  scalar_type = make_type(module, "nvfuser_go.Scalar", val_type, scalar_slots);
+  scalar_type = make_type(module, "nvfuser_go.Scalar", 0, val_type, scalar_slots);
   PyType_Slot tensor_slots[] = {
       {Py_tp_methods, tensor_methods},
       {Py_tp_getset, tensor_attributes},
       {Py_tp_doc, (void *)PyDoc_STR("A tensor of a fusion: an input or the result of an operation. It has no elements yet.")},
       {0, NULL}};
-  tensor_view_type = make_type(module, "nvfuser_go.TensorView", val_type, tensor_slots);
+  tensor_view_type = make_type(module, "nvfuser_go.TensorView", 0, val_type, tensor_slots);
   return scalar_type && tensor_view_type ? 0 : -1;
 }

@@ -92,7 +92,7 @@ _LAZY = {
         "SupportedVectorization",
     ),
     "nvfuser_go.validation": ("get_val_tolerances", "validate_with_auto_inferred_outputs"),
-    "nvfuser_go._C": ("Expr", "IterDomain", "Scalar", "TensorDomain", "TensorView", "Val"),
+    "nvfuser_go._C": ("Expr", "IterDomain", "Scalar", "Statement", "TensorDomain", "TensorView", "Val"),
 }
 _MODULES = ("idm", "multidevice")
 
@@ -160,6 +160,7 @@ __all__ = [
     "SchedulerType",
     "Split",
     "SqueezeOp",
+    "Statement",
     "SupportedVectorization",
     "TensorDomain",
     "TensorView",

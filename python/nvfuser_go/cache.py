@@ -26,6 +26,8 @@ class LRUCache:
 
     def cache_compile(self, fusion: Fusion) -> FusionExecutorCache:
         """The FusionExecutorCache of a fusion that equals this one: a known one, or a new one."""
+        if not isinstance(fusion, Fusion):
+            raise InvalidType(f"cache_compile(): fusion must be a Fusion, got {fusion!r}")
         key = fusion.text()
         with self._lock:
             self._lookups += 1

@@ -27,8 +27,8 @@ from nvfuser_go.fusion import (
     add_tensor,
     compute_tensor_descriptor,
 )
-from nvfuser_go.inputs import device_index
-from nvfuser_go.pytorch_utils import torch_dtype_to_nvfuser_dtype
+from nvfuser_go.inputs import as_list, device_index
+from nvfuser_go.pytorch_utils import data_type_of
 
 Inputs = Iterable[Any]
 
@@ -151,7 +151,7 @@ class FusionDefinition:
             raise InvalidType(f"from_pytorch(): tensor has layout {tensor.layout}; an input is dense and has strides")
         if tensor.device.type == "cpu" and tensor.dim() > 0 and not accepts_cpu_tensors:
             raise InvalidArgument("Found unsupported device cpu, only scalar CPU or CUDA tensors are supported")
-        dtype = torch_dtype_to_nvfuser_dtype(tensor.dtype)
+        dtype = data_type_of(tensor.dtype, "from_pytorch(): tensor has dtype")
         contiguity, stride_order = compute_tensor_descriptor(tensor.shape, tensor.stride())
         shape = [n if static_sizes or n in (0, 1) else -1 for n in tensor.shape]
         return self.define_tensor(
@@ -162,12 +162,24 @@ class FusionDefinition:
             stride_order=list(stride_order),
         )
 
-    def add_output(self, output: Any, alias_input: Any = None) -> None:
+    def add_output(self, output: Any, alias_input: Any = None, stride_order: Sequence[int] | None = None) -> None:
         """Makes the tensor `output` a result of the fusion.
 
         With `alias_input`, an input tensor of the same dtype and shape, the result is written into its memory when the
-        fusion runs, and is not among the results that execute() returns. Raises InvalidType or InvalidArgument.
+        fusion runs, and is not among the results that execute() returns. With `stride_order`, which may also be the
+        second argument by position, the result is ops.stride_order(output, stride_order). Raises InvalidType or
+        InvalidArgument.
         """
+        if isinstance(alias_input, list | tuple):
+            if stride_order is not None:
+                raise InvalidType(f"add_output(): alias_input must be a tensor, got {alias_input!r}")
+            alias_input, stride_order = None, alias_input
+        if stride_order is not None:
+            if alias_input is not None:
+                raise InvalidArgument(
+                    f"add_output(): stride_order is {stride_order!r}, but the result has the strides of alias_input"
+                )
+            output = self.ops.stride_order(output, stride_order)
         self.fusion.add_output(output, alias_input)
 
     def validate_definition(self) -> tuple[bool, str | None]:
@@ -218,7 +230,7 @@ class FusionDefinition:
             self.__dict__.setdefault("fec", FusionExecutorCache(fusion))  # the one of the first of several threads
             self.__dict__.pop("_fusion", None)
         if save_repro_inputs:
-            inputs = list(inputs)
+            inputs = as_list(inputs, "execute()")
             self.fake_inputs = reproducer.describe(inputs)
         return self.fec.execute(
             inputs, device=device, _enable_options=_enable_options, _disable_options=_disable_options
@@ -247,7 +259,7 @@ class FusionDefinition:
         from nvfuser_go import validation
 
         self._ready()
-        inputs = list(inputs)
+        inputs = as_list(inputs, "validate()")
         before = validation.copies(self.fusion, inputs)
         outputs = self.execute(inputs, device=device, **kwargs)
         validation.Expectation(self.fusion, before, reference_outputs).compare(outputs)
@@ -267,6 +279,8 @@ class FusionDefinition:
         """A stand-alone script that defines the fusion and, if inputs are given, executes it on tensors of their
         description with random elements."""
         self._ready()
+        if inputs is not None:
+            inputs = as_list(inputs, "repro_script_for()")
         return reproducer.script(self.fusion.python(FUNCTION_NAME), inputs)
 
     def last_repro_script(self) -> str:

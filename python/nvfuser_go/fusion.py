@@ -16,7 +16,7 @@ from nvfuser_go import _C, options
 from nvfuser_go.enums import DataType
 from nvfuser_go.errors import InvalidArgument, InvalidType, unsupported
 from nvfuser_go.inputs import ANY_DEVICE, PLAIN, device_number, prepare
-from nvfuser_go.pytorch_utils import torch_dtype_to_nvfuser_dtype
+from nvfuser_go.pytorch_utils import data_type_of
 
 if TYPE_CHECKING:
     from nvfuser_go.parameters import CompileParams
@@ -179,16 +179,23 @@ def compute_tensor_descriptor(
     whether the stride is that of a dense layout of the dimensions inside. stride_order[i] is the rank of dimension i,
     0 being the fastest.
 
-    Raises InvalidArgument for lengths that differ and for negative sizes and strides.
+    Raises InvalidType for what is no list of ints, InvalidArgument for lengths that differ and for negative sizes and
+    strides.
     """
-    sizes = [operator.index(n) for n in sizes]
-    strides = [operator.index(n) for n in strides]
+    return _descriptor("compute_tensor_descriptor()", sizes, strides)
+
+
+def _descriptor(
+    where: str, sizes: Sequence[int], strides: Sequence[int]
+) -> tuple[tuple[bool | None, ...], tuple[int, ...]]:
+    """compute_tensor_descriptor() with errors of the function `where`."""
+    sizes, strides = _integers(where, "sizes", sizes), _integers(where, "strides", strides)
     if len(sizes) != len(strides):
-        raise InvalidArgument(f"compute_tensor_descriptor(): {len(sizes)} sizes but {len(strides)} strides")
+        raise InvalidArgument(f"{where}: sizes has length {len(sizes)} and strides {len(strides)}; they must be equal")
     for name, values in (("sizes", sizes), ("strides", strides)):
         for i, n in enumerate(values):
             if n < 0:
-                raise InvalidArgument(f"compute_tensor_descriptor(): {name}[{i}] is {n}, which is negative")
+                raise InvalidArgument(f"{where}: {name}[{i}] is {n}, which is negative")
     rank = len(sizes)
     moving = iter(sorted((i for i in range(rank) if strides[i] != 0), key=lambda i: -strides[i]))
     in_memory = [next(moving) if strides[i] != 0 else i for i in range(rank)]
@@ -223,18 +230,18 @@ _FORMS = (
 )
 
 
-def _integers(name: str, values: Any) -> list[int]:
+def _integers(where: str, name: str, values: Any) -> list[int]:
     try:
         return [operator.index(n) for n in values]
     except TypeError:
-        raise InvalidType(f"define_tensor(): {name} must be a list of ints, got {values!r}") from None
+        raise InvalidType(f"{where}: {name} must be a list of ints, got {values!r}") from None
 
 
 def _data_type(where: str, dtype: Any) -> DataType:
     if isinstance(dtype, DataType):
         return dtype
     if isinstance(dtype, torch.dtype):
-        return torch_dtype_to_nvfuser_dtype(dtype)
+        return data_type_of(dtype, f"{where}: dtype is")
     raise InvalidType(f"{where}: dtype must be a DataType, got {dtype!r}")
 
 
@@ -262,14 +269,14 @@ def add_tensor(fusion: Fusion, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         raise InvalidType(f"define_tensor() needs argument {names[1] if names[0] in given else names[0]!r}")
     dtype = _data_type("define_tensor()", given.get("dtype", DataType.Float))
     is_cpu = bool(given.get("is_cpu", False))
-    shape = _integers(names[0], given[names[0]])
+    shape = _integers("define_tensor()", names[0], given[names[0]])
     if by_strides:
-        contiguity, stride_order = compute_tensor_descriptor(shape, _integers("strides", given["strides"]))
+        contiguity, stride_order = _descriptor("define_tensor()", shape, given["strides"])
         if not given.get("static_sizes", False):
             shape = [n if n in (0, 1) else -1 for n in shape]
     else:
         contiguity = given.get("contiguity", False)
-        stride_order = _integers("stride_order", given.get("stride_order") or ())
+        stride_order = _integers("define_tensor()", "stride_order", given.get("stride_order") or ())
         if isinstance(contiguity, bool):
             contiguity = [None if n == 1 else contiguity for n in _in_memory_order(shape, stride_order)]
         elif not isinstance(contiguity, list | tuple):

@@ -43,6 +43,14 @@ def flatten(inputs: Iterable[Any]) -> Iterator[Any]:
             stack.pop()
 
 
+def as_list(inputs: Iterable[Any], where: str) -> list[Any]:
+    """The values of an argument `inputs` of the function `where`. Raises InvalidType for what is no list."""
+    # A tensor could be iterated over, and would be taken for the list of its rows.
+    if isinstance(inputs, torch.Tensor | np.ndarray | str | Mapping) or not isinstance(inputs, Iterable):
+        raise InvalidType(f"{where}: inputs must be a list with a value for each input, got {_type_name(inputs)}")
+    return list(inputs)
+
+
 def prepare(inputs: Iterable[Any], aliased: frozenset[int] = frozenset()) -> tuple[list[Any], bool]:
     """Turns inputs into what the core reads; whether the outputs are to be numpy arrays is the second result.
 
@@ -51,12 +59,9 @@ def prepare(inputs: Iterable[Any], aliased: frozenset[int] = frozenset()) -> tup
 
     Raises InvalidType or InvalidArgument naming the input.
     """
-    # A tensor could be iterated over, and would be taken for the list of its rows.
-    if isinstance(inputs, torch.Tensor | np.ndarray | str | Mapping) or not isinstance(inputs, Iterable):
-        raise InvalidType(f"execute(): inputs must be a list with a value for each input, got {_type_name(inputs)}")
     plain: list[Any] = []
     arrays = tensors = 0
-    for position, item in enumerate(flatten(inputs)):
+    for position, item in enumerate(flatten(as_list(inputs, "execute()"))):
         value = _prepare_one(item, position, position in aliased)
         tensors += isinstance(value, torch.Tensor)
         arrays += isinstance(item, np.ndarray)

@@ -8,6 +8,7 @@ package does not act on is accepted with one warning. The environment is read on
 import functools
 import os
 import re
+import sys
 import warnings
 from dataclasses import dataclass
 
@@ -56,6 +57,14 @@ _ITEM = re.compile(r"\s*([\w.]+)\s*(?:\(([^()]*)\))?\s*(?:,|$)")
 _warned: set[tuple[str, str]] = set()
 
 
+def _user_level() -> int:
+    """The `stacklevel` at which a warning points at the line of the program that called the package."""
+    level, frame = 1, sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "nvfuser_go":
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 def parse(variable: str, text: str) -> dict[str, tuple[str, ...]]:
     """The names in the list `text`, each with its arguments.
 
@@ -78,7 +87,7 @@ def parse(variable: str, text: str) -> dict[str, tuple[str, ...]]:
         found[name] = tuple(a.strip() for a in item[2].split(",") if a.strip()) if item[2] else ()
         if name not in EFFECTIVE[variable] and (variable, name) not in _warned:
             _warned.add((variable, name))
-            warnings.warn(f"{variable}={name} has no effect in this build of nvfuser_go", stacklevel=2)
+            warnings.warn(f"{variable}={name} has no effect in this build of nvfuser_go", stacklevel=_user_level())
         at = item.end()
     return found
 

@@ -22,9 +22,17 @@ _FROM_TORCH.pop(None, None)
 
 def torch_dtype_to_nvfuser_dtype(dtype: torch.dtype | type) -> DataType:
     """The DataType of a torch dtype, or of bool, int, float or complex. Raises InvalidType if there is none."""
-    found = _FROM_TORCH.get(dtype) or _FROM_PYTHON.get(dtype)
+    return data_type_of(dtype, "torch_dtype_to_nvfuser_dtype(): dtype is")
+
+
+def data_type_of(dtype: Any, argument: str) -> DataType:
+    """torch_dtype_to_nvfuser_dtype() with errors whose text begins with `argument`."""
+    try:
+        found = _FROM_TORCH.get(dtype) or _FROM_PYTHON.get(dtype)
+    except TypeError:  # it has no hash
+        found = None
     if found is None:
-        raise InvalidType(f"there is no DataType for {dtype!r}")
+        raise InvalidType(f"{argument} {dtype!r}, for which there is no DataType")
     return found
 
 
@@ -32,7 +40,10 @@ def python_scalar_to_nvfuser_dtype(value: bool | int | float | complex) -> DataT
     """The DataType of a Python number or of one of their types. Raises InvalidType for anything else."""
     found = _FROM_PYTHON.get(value if isinstance(value, type) else type(value))
     if found is None:
-        raise InvalidType(f"there is no DataType for {value!r}")
+        raise InvalidType(
+            "python_scalar_to_nvfuser_dtype(): value must be a bool, an int, a float, a complex or one of these types, "
+            f"got {value!r}"
+        )
     return found
 
 

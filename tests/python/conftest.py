@@ -5,11 +5,13 @@ import os
 import sys
 from pathlib import Path
 
+import extension
 import hypothesis
 import pytest
 import torch
 
 import nvfuser_go
+from nvfuser_go import _C
 
 # Programs that tests start find the package where the tests do.
 _paths = [str(Path(nvfuser_go.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -18,6 +20,18 @@ os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(_paths))
 # The same examples in every run, and no limit on the time of one: a shared machine is slow at times.
 hypothesis.settings.register_profile("tests", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("tests")
+
+
+@pytest.fixture
+def fusion():
+    """An empty fusion of the compiled module."""
+    return _C.Fusion()
+
+
+@pytest.fixture
+def x(fusion):
+    """An input of `fusion`."""
+    return extension.matrix(fusion)
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ result is rounded to the type of the result once. So the reference is nearer to
 the exact value than torch's own float32 functions are.
 """
 
+import warnings
+
 import numpy as np
 import torch
 from sweep_values import COMPLEXES, FLOATS, INTEGERS, NARROW, TORCH
@@ -218,7 +220,9 @@ def reduction(row: dict, args: dict) -> list[torch.Tensor]:
 def moments(row: dict, args: dict) -> list[torch.Tensor]:
     x = args["arg"]
     to = torch.float32 if x.dtype in NARROW_TORCH else x.dtype
-    out = evaluate(row, {"correction": 1, "keepdim": False, **args, "arg": widened(x), "dims": list(args["dims"])})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*degrees of freedom")  # of 0, whose NaN the row gives too
+        out = evaluate(row, {"correction": 1, "keepdim": False, **args, "arg": widened(x), "dims": list(args["dims"])})
     out = [out] if isinstance(out, torch.Tensor) else list(out)
     return [narrowed(o, torch.int64 if i == 2 else to) for i, o in enumerate(out)]
 

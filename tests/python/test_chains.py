@@ -5,6 +5,7 @@ known, unknown, or all unknown, those of 1 too. In double precision only a wrong
 """
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -211,7 +212,9 @@ class Chain:
         if kind == "max":
             return ops.max(tv, dims, keepdim), x.amax(dims, keepdim)
         var, mean = ops.var_mean(tv, dims, 1, keepdim)
-        want = torch.var_mean(x, dims, correction=1, keepdim=keepdim)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*degrees of freedom")  # of an empty result
+            want = torch.var_mean(x, dims, correction=1, keepdim=keepdim)
         return [(var, want[0]), (mean, want[1])]
 
 

@@ -91,8 +91,21 @@ def test_compute_tensor_descriptor():
     assert describe([], []) == ((), ())
     with pytest.raises(InvalidArgument, match=r"strides\[0\] is -1, which is negative"):
         describe([2], [-1])
-    with pytest.raises(InvalidArgument, match="1 sizes but 2 strides"):
+    with pytest.raises(InvalidArgument, match="sizes has length 1 and strides 2"):
         describe([2], [1, 2])
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_stride_order_of_an_output(named):
+    with FusionDefinition() as fd:
+        a = fd.define_tensor([-1, -1], True)
+        if named:
+            fd.add_output(fd.ops.neg(a), stride_order=[0, 1])
+        else:
+            fd.add_output(fd.ops.neg(a), [0, 1])
+    x = torch.arange(6.0).reshape(2, 3)
+    (y,) = fd.validate([x])
+    assert torch.equal(y, -x) and y.stride() == (1, 2)
 
 
 def test_constants_and_vectors():

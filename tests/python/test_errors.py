@@ -18,6 +18,7 @@ from nvfuser_go import (
     Unsupported,
     define_tensor,
     ops,
+    python_scalar_to_nvfuser_dtype,
     torch_dtype_to_nvfuser_dtype,
 )
 
@@ -141,7 +142,7 @@ DEFINITIONS = [
     (
         "from_pytorch of an int8",
         InvalidType,
-        "there is no DataType for torch.int8",
+        "from_pytorch(): tensor has dtype torch.int8, for which there is no DataType",
         lambda o, v: v.fd.from_pytorch(torch.ones(2, dtype=torch.int8)),
     ),
 ]
@@ -291,9 +292,16 @@ def test_what_is_no_list_of_inputs(inputs):
     with FusionDefinition() as fd:
         a, b = (fd.define_tensor([3], contiguity=True) for _ in range(2))
         fd.add_output(a + b)
-    with pytest.raises(InvalidType, match=r"execute\(\): inputs must be a list .*, got") as failure:
-        fd.execute(inputs)
-    check(failure)
+    uses = {
+        "execute": [lambda: fd.execute(inputs), lambda: fd.execute(inputs, save_repro_inputs=True)],
+        "validate": [lambda: fd.validate(inputs)],
+        "repro_script_for": [lambda: fd.repro_script_for(inputs)] if inputs is not None else [],
+    }
+    for name, calls in uses.items():
+        for use in calls:
+            with pytest.raises(InvalidType, match=rf"{name}\(\): inputs must be a list .*, got") as failure:
+                use()
+            check(failure)
 
 
 def test_subclasses_of_tensors():
@@ -365,9 +373,42 @@ def list_in_itself() -> list:
     return inputs
 
 
+def test_errors_name_the_function_that_was_called():
+    with FusionDefinition() as fd:
+        a = fd.define_tensor([3, 4], True)
+        for use, text in (
+            (
+                lambda: fd.ops.broadcast_in_dim(a, [5, 4], [0, 1]),
+                "broadcast_in_dim(): the size of dimension 0 must",
+            ),
+            (lambda: fd.define_tensor([3, 4], [4, -1]), "define_tensor(): strides[1] is -1, which is negative"),
+            (
+                lambda: fd.define_tensor([3], dtype=torch.int8),
+                "define_tensor(): dtype is torch.int8, for which there is no",
+            ),
+            (
+                lambda: torch_dtype_to_nvfuser_dtype(3),
+                "torch_dtype_to_nvfuser_dtype(): dtype is 3, for which there is no",
+            ),
+            (lambda: torch_dtype_to_nvfuser_dtype([]), "torch_dtype_to_nvfuser_dtype(): dtype is []"),
+            (lambda: python_scalar_to_nvfuser_dtype("a"), "python_scalar_to_nvfuser_dtype(): value must be a bool"),
+            (lambda: fd.add_output(a, [0]), "stride_order(): stride_order has 1 entry, and arg has 2 dimensions"),
+            (
+                lambda: fd.add_output(a, a, stride_order=[0, 1]),
+                "add_output(): stride_order is [0, 1], but the",
+            ),
+            (lambda: fd.add_output(a, [0], stride_order=[0, 1]), "add_output(): alias_input must be a tensor, got [0]"),
+        ):
+            with pytest.raises(FusionError) as failure:
+                use()
+            check(failure)
+            assert text in str(failure.value)
+
+
 def test_other_arguments():
     for use, kind in (
         (lambda: LRUCache(0), InvalidArgument),
+        (lambda: LRUCache(3).cache_compile(5), InvalidType),
         (lambda: LRUCache("1"), InvalidType),
         (lambda: torch_dtype_to_nvfuser_dtype(torch.int8), InvalidType),
         (lambda: two_inputs().execute(list_in_itself()), InvalidArgument),

@@ -14,34 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from extension import FLOAT, INT, built, matrix
 
+import nvfuser_go
 from nvfuser_go import _C, DataType, FusionError, InvalidArgument, InvalidType, Unsupported
 from nvfuser_go._C import ops
-
-FLOAT, INT, BOOL = DataType.Float.value, DataType.Int.value, DataType.Bool.value
-
-
-def matrix(fusion, dtype=FLOAT):
-    """A dense input of two dimensions of any size."""
-    return fusion.define_tensor([-1, -1], [True, True], dtype, False, None)
-
-
-def built(define, dtype=FLOAT, inputs=1):
-    """The executor of a fusion with these inputs, whose output is what `define` returns."""
-    fusion = _C.Fusion()
-    fusion.add_output(define(*(matrix(fusion, dtype) for _ in range(inputs))))
-    return _C.executor(fusion)
-
-
-@pytest.fixture
-def fusion():
-    return _C.Fusion()
-
-
-@pytest.fixture
-def x(fusion):
-    return matrix(fusion)
-
 
 # ---- Types ----
 
@@ -51,10 +28,11 @@ def test_types_show_as_those_of_the_package(fusion, x):
     assert [type(v).__name__ for v in (x, scalar, fusion)] == ["TensorView", "Scalar", "Fusion"]
     assert {type(v).__module__ for v in (x, scalar, fusion, x.axis(0), x.domain())} == {"nvfuser_go"}
     assert isinstance(x, _C.Val) and isinstance(scalar, _C.Val) and not isinstance(x, _C.Scalar)
+    assert _C.Statement in _C.Val.__mro__ and _C.Statement in _C.Expr.__mro__ and nvfuser_go.Statement is _C.Statement
 
 
 @pytest.mark.parametrize(
-    "kind", [_C.Val, _C.TensorView, _C.Scalar, _C.Expr, _C.IterDomain, _C.TensorDomain, _C.Executor]
+    "kind", [_C.Statement, _C.Val, _C.TensorView, _C.Scalar, _C.Expr, _C.IterDomain, _C.TensorDomain, _C.Executor]
 )
 def test_values_are_made_by_fusions_only(kind):
     with pytest.raises(TypeError, match="cannot create"):

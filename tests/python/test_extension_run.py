@@ -11,33 +11,10 @@ import threading
 import numpy as np
 import pytest
 import torch
+from extension import FLOAT, INT, built, matrix
 
 from nvfuser_go import _C, DataType, FusionError, InvalidArgument, InvalidType
 from nvfuser_go._C import ops
-
-FLOAT, INT, BOOL = DataType.Float.value, DataType.Int.value, DataType.Bool.value
-
-
-def matrix(fusion, dtype=FLOAT):
-    """A dense input of two dimensions of any size."""
-    return fusion.define_tensor([-1, -1], [True, True], dtype, False, None)
-
-
-def built(define, dtype=FLOAT, inputs=1):
-    """The executor of a fusion with these inputs, whose output is what `define` returns."""
-    fusion = _C.Fusion()
-    fusion.add_output(define(*(matrix(fusion, dtype) for _ in range(inputs))))
-    return _C.executor(fusion)
-
-
-@pytest.fixture
-def fusion():
-    return _C.Fusion()
-
-
-@pytest.fixture
-def x(fusion):
-    return matrix(fusion)
 
 
 def run_python(script: str, **environment: str) -> str:
@@ -423,7 +400,7 @@ def test_runs_do_not_leak():
         executor.execute([a, negative])
 
     memory, blocks = growth(body, 1000, 100)
-    assert memory < 16 * MEGABYTE and blocks < 200
+    assert memory < 16 * MEGABYTE and blocks < 500  # a leak is 1000; pools of torch and numpy grow by up to 210
     assert (sys.getrefcount(a), sys.getrefcount(inputs)) == references
 
 

@@ -39,6 +39,9 @@ def test_options_of_a_call():
         fd.add_output(fd.define_tensor([2], True) + 1.0)
     x = torch.ones(2)
     assert fd.execute([x], _enable_options=["verify"])[0].tolist() == [2.0, 2.0]
+    with pytest.warns(UserWarning, match="NVFUSER_ENABLE=kernel_db has no effect") as warned:
+        fd.execute([x], _enable_options=["kernel_db"])
+    assert [w.filename for w in warned] == [__file__]
     with pytest.raises(InvalidArgument, match="there is no option 'nosuch'"):
         fd.execute([x], _enable_options=["nosuch"])
     with pytest.raises(InvalidArgument, match="there is no option 'verify'"):
