@@ -64,6 +64,51 @@ func TestFindings(t *testing.T) {
 			b.Add(block())
 			b.Store(b.Load(first, t), y, t)
 		}, []sim.Kind{sim.StaleOwner}, "stale owner: a[0] by block 0 thread 0 at s6"},
+		{"shared memory read after its bytes are declared to be another", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			first, second := pair(b)
+			b.Kernel().Body[1] = kir.Fence{Scope: kir.BlockScope}
+			b.Store(one(b), first, t)
+			b.Add(kir.Declare{Buffer: second})
+			b.Store(b.Load(first, t), y, t)
+		}, []sim.Kind{sim.StaleOwner}, ""},
+		{"shared memory read in a later life", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			b.Repeat("i", 2, kir.UnrollNone, func(i scalar.ID) {
+				a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
+				b.If(b.T.Eq(i, b.T.Int(0)), func() { b.Store(one(b), a, t) }, nil)
+				b.Store(b.Load(a, t), y, t)
+			})
+		}, []sim.Kind{sim.Uninitialised}, ""},
+		{"vectors that go on in the next row", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a, r := b.Shared("a", dtype.Float, 0, b.T.Int(3), b.T.Int(3), b.T.Int(3)), b.Local("r", dtype.Float, 2)
+			b.Store(one(b), r, b.T.Int(0))
+			b.Store(one(b), r, b.T.Int(1))
+			b.If(b.T.Lt(t, b.T.Int(13)), func() {
+				e := b.T.Mul(t, b.T.Int(2))
+				row := b.T.FloorDiv(e, b.T.Int(3))
+				b.Add(kir.Move{Dst: b.Vector(2, a, b.T.FloorDiv(row, b.T.Int(3)), b.T.Mod(row, b.T.Int(3)), b.T.Mod(e, b.T.Int(3))),
+					Src: b.Vector(2, r, b.T.Int(0))})
+			}, nil)
+		}, nil, ""},
+		{"a vector beyond the last row", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a, r := b.Shared("a", dtype.Float, 0, b.T.Int(3), b.T.Int(3), b.T.Int(3)), b.Local("r", dtype.Float, 2)
+			b.Kernel().Buffers[a].Size = b.T.Int(28)
+			b.Kernel().Launch.Shared = b.T.Int(128)
+			b.Store(one(b), r, b.T.Int(0))
+			b.Store(one(b), r, b.T.Int(1))
+			two := b.T.Int(2)
+			b.If(b.T.Eq(t, b.T.Int(0)), func() {
+				b.Add(kir.Move{Dst: b.Vector(2, a, two, two, two), Src: b.Vector(2, r, b.T.Int(0))})
+			}, nil)
+		}, []sim.Kind{sim.OutOfBounds}, "end outside the shape"},
+		{"a vector into the padding of a row", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			a, r := b.Shared("a", dtype.Float, 0, b.T.Int(3), b.T.Int(4)), b.Local("r", dtype.Float, 2)
+			b.Kernel().Buffers[a].Shape[1] = b.T.Int(3)
+			b.Store(one(b), r, b.T.Int(0))
+			b.Store(one(b), r, b.T.Int(1))
+			b.If(b.T.Eq(t, b.T.Int(0)), func() {
+				b.Add(kir.Move{Dst: b.Vector(2, a, b.T.Int(1), b.T.Int(2)), Src: b.Vector(2, r, b.T.Int(0))})
+			}, nil)
+		}, []sim.Kind{sim.OutOfBounds}, "end outside the shape"},
 		{"an index beyond 32 bits", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
 			k := b.Let("k", b.Index(dtype.Int, b.T.Mul(t, b.T.Int(1<<20))), scalar.Range(0, 1<<26))
 			b.Store(one(b), y, b.T.Min(b.T.Mul(k, k), b.T.Int(63)))
@@ -246,7 +291,12 @@ func TestReadByBlocks(t *testing.T) {
 		t0, block, zero := b.Thread(0, threads), b.BlockIndex(0, b.T.Int(blocks)), b.T.Int(0)
 		// Both warps read x[0], and the second alone x[1].
 		b.Store(b.Op(core.AddOp, b.Load(x, zero), b.Load(x, b.T.FloorDiv(t0, b.T.Int(32)))), y, b.T.Add(b.T.Mul(block, b.T.Int(threads)), t0))
-		writes := func() { b.Store(b.Float(dtype.Float, 1), x, zero); b.Store(b.Float(dtype.Float, 1), x, b.T.Int(1)) }
+		writes := func() {
+			b.Store(b.Float(dtype.Float, 1), x, zero)
+			if between != "ticket without barrier" { // of what several warps read, too
+				b.Store(b.Float(dtype.Float, 1), x, b.T.Int(1))
+			}
+		}
 		first := b.T.And(b.T.Eq(block, zero), b.T.Eq(t0, zero))
 		switch between {
 		case "nothing":
@@ -282,10 +332,47 @@ func TestReadByBlocks(t *testing.T) {
 	}
 }
 
+// TestTicketOfOneThread: a thread that publishes and reads by itself needs no
+// barrier.
+func TestTicketOfOneThread(t *testing.T) {
+	for _, fences := range []int{2, 1, 0} {
+		b := kir.NewBuilder("alone", dtype.Int32)
+		const blocks = 3
+		work, y := b.Global("work", dtype.Float, b.T.Int(blocks)), b.Global("y", dtype.Float, b.T.Int(1))
+		counter := b.Global("counter", dtype.Int32, b.T.Int(1))
+		block, zero := b.BlockIndex(0, b.T.Int(blocks)), b.T.Int(0)
+		b.If(b.T.Eq(b.Thread(0, 64), zero), func() {
+			b.Store(b.Float(dtype.Float, 1), work, block)
+			if fences > 0 {
+				b.Add(kir.Fence{Scope: kir.GridScope})
+			}
+			old := b.AtomicAdd("old", b.Number(dtype.Int32, 1), b.At(counter, zero))
+			if fences > 1 {
+				b.Add(kir.Fence{Scope: kir.GridScope})
+			}
+			b.If(b.T.Eq(old, b.T.Int(blocks-1)), func() {
+				b.Store(b.Op(core.AddOp, b.Load(work, zero), b.Load(work, b.T.Int(blocks-1))), y, zero)
+			}, nil)
+		}, nil)
+		require.NoError(t, b.Kernel().Verify())
+		report, err := sim.Run(b.Kernel(), []sim.Argument{pointer(room(4 * blocks)), pointer(room(4)), pointer(zeros(4))}, sim.Options{})
+		require.NoError(t, err)
+		if fences == 2 {
+			require.NoError(t, report.Err())
+		} else {
+			require.Equal(t, []sim.Kind{sim.Race}, kinds(report))
+		}
+	}
+}
+
 // TestReleaseByOthers: a fence by each thread before the barrier is no release
 // by the thread that does the atomic.
 func TestReleaseByOthers(t *testing.T) {
-	for _, own := range []bool{true, false} {
+	for _, test := range []struct {
+		own   bool
+		scope kir.Scope // of the barriers: a block is a warp
+	}{{true, kir.BlockScope}, {true, kir.WarpScope}, {false, kir.BlockScope}, {false, kir.WarpScope}} {
+		own, scope := test.own, test.scope
 		b := kir.NewBuilder("release", dtype.Int32)
 		const threads, blocks = 32, 2
 		work, y := b.Global("work", dtype.Float, b.T.Int(blocks), b.T.Int(threads)), b.Global("y", dtype.Float, b.T.Int(threads))
@@ -299,13 +386,13 @@ func TestReleaseByOthers(t *testing.T) {
 		}
 		b.Store(b.Float(dtype.Float, 1), work, block, t0)
 		fence(!own)
-		b.Add(kir.Barrier{Scope: kir.BlockScope})
+		b.Add(kir.Barrier{Scope: scope})
 		b.If(b.T.Eq(t0, zero), func() {
 			fence(own)
 			b.Store(b.Index(dtype.Int32, b.AtomicAdd("old", b.Number(dtype.Int32, 1), b.At(counter, zero))), flag, zero)
 			fence(true)
 		}, nil)
-		b.Add(kir.Barrier{Scope: kir.BlockScope})
+		b.Add(kir.Barrier{Scope: scope})
 		old := b.Let("last", b.Load(flag, zero), scalar.Range(0, 1))
 		b.If(b.T.Eq(old, b.T.Int(1)), func() {
 			b.Store(b.Op(core.AddOp, b.Load(work, zero, t0), b.Load(work, b.T.Int(1), t0)), y, t0)

@@ -130,7 +130,6 @@ func (b *block) knowsThread(lane int32, k blockThread) uint32 {
 func (b *block) fence(lane int32) {
 	p := b.publication(lane)
 	p.known = join(p.known, p.pending)
-	p.pending = nil
 	own := &clock{map[int32]int32{b.number: b.epoch}, map[blockThread]uint32{
 		{b.number, uint16(lane)}:     b.span[lane>>5],
 		{b.number, allOf(lane >> 5)}: b.turnStart[lane>>5] - 1, // before the last barrier of the warp
@@ -155,7 +154,6 @@ func (b *block) syncBlock() {
 	b.shareKnown(-1)
 	b.epoch++
 	for w := range b.span {
-		b.turn[w] = 0
 		b.startTurn(int32(w))
 	}
 }
