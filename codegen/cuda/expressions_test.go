@@ -14,7 +14,8 @@ import (
 	"nvfuser_go/core/scalar"
 )
 
-// randomIndex returns a random expression over symbols whose value is small.
+// randomIndex returns a random expression over symbols whose value is small. Of
+// the leaves, the first is positive and the third not negative.
 func randomIndex(r *rand.Rand, t *scalar.Table, leaves []scalar.ID, depth int) scalar.ID {
 	if depth == 0 || r.IntN(8) == 0 {
 		if r.IntN(3) == 0 {
@@ -24,8 +25,11 @@ func randomIndex(r *rand.Rand, t *scalar.Table, leaves []scalar.ID, depth int) s
 	}
 	sub := func() scalar.ID { return randomIndex(r, t, leaves, depth-1) }
 	divisor := t.Int(int64(r.IntN(9) + 1))
-	if r.IntN(3) == 0 {
+	switch r.IntN(4) {
+	case 0:
 		divisor = t.Int(int64(-r.IntN(9) - 1))
+	case 1: // of the first and third leaf, which are not negative
+		divisor = t.Mul(leaves[0], t.Max(leaves[2], t.Int(1)))
 	}
 	switch r.IntN(11) {
 	case 0, 1:

@@ -1,7 +1,6 @@
 package cuda_test
 
 import (
-	"encoding/binary"
 	"flag"
 	"math"
 	"math/rand/v2"
@@ -41,43 +40,25 @@ func buildText(t testing.TB, s cuda.Source) *hostshim.Program {
 	return p
 }
 
-// launchOf returns a launch of k: arguments are numbers for IndexScalars, seeds
-// and offsets, values for ValueScalars and bytes for pointers.
+// launchOf returns a launch of k; arguments are ints, values, or bytes for
+// pointers.
 func launchOf(t testing.TB, k *kir.Kernel, arguments ...any) *hostshim.Launch {
 	t.Helper()
-	layout := cuda.Layout(k)
-	require.Len(t, arguments, len(layout.Fields))
-	l := &hostshim.Launch{Kernel: k.Name, Cooperative: k.Launch.Cooperative, Cluster: k.Launch.Cluster, Parameters: make([]byte, layout.Size)}
-	symbols := map[scalar.ID]int64{}
-	for i, a := range arguments {
-		place := l.Parameters[layout.Fields[i].Offset:][:layout.Fields[i].Size]
+	var given []hostshim.Argument
+	for _, a := range arguments {
 		switch a := a.(type) {
 		case int:
-			if k.Arguments[i].Kind == kir.IndexScalar {
-				symbols[k.Symbols[k.Arguments[i].Symbol].Expr] = int64(a)
-			}
-			var word [8]byte
-			binary.LittleEndian.PutUint64(word[:], uint64(a))
-			copy(place, word[:])
+			given = append(given, hostshim.Argument{Number: scalar.Value{I: int64(a)}})
 		case scalar.Value:
-			store(place, 0, a)
+			given = append(given, hostshim.Argument{Number: a})
 		case []byte:
-			l.Buffers = append(l.Buffers, hostshim.Buffer{Parameter: layout.Fields[i].Offset, Bytes: a})
+			given = append(given, hostshim.Argument{Memory: a})
 		default:
 			require.Failf(t, "argument", "%T", a)
 		}
 	}
-	value := func(id scalar.ID) int64 {
-		v, err := k.Scalars.Eval(id, func(s scalar.ID) (scalar.Value, error) {
-			return scalar.Value{Type: dtype.Index, I: symbols[s]}, nil
-		}, nil, nil)
-		require.NoError(t, err)
-		return v.I
-	}
-	for d := range 3 {
-		l.Grid[d], l.Block[d] = value(k.Launch.Grid[d]), value(k.Launch.Block[d])
-	}
-	l.Shared = value(k.Launch.Shared)
+	l, err := hostshim.NewLaunch(k, k.Name, given...)
+	require.NoError(t, err)
 	return l
 }
 
