@@ -166,14 +166,15 @@ func (b *Builder) Repeat(name string, n int64, unroll UnrollMode, body func(i sc
 	b.For(name, b.T.Int(0), b.T.Int(n), b.T.Int(1), unroll, body)
 }
 
-// If adds a condition and fills its sides. A nil side is empty.
-func (b *Builder) If(cond scalar.ID, then, otherwise func()) {
+// If adds a condition, fills its sides and returns it. A nil side is empty.
+func (b *Builder) If(cond scalar.ID, then, otherwise func()) *If {
 	s := &If{Cond: cond}
 	b.Add(s)
 	b.inside(&s.Then, then)
 	if otherwise != nil {
 		b.inside(&s.Else, otherwise)
 	}
+	return s
 }
 
 // At returns the access to the element of a buffer at the given coordinates.

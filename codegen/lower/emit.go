@@ -25,7 +25,11 @@ func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
 			err = l.statement(n.Expr)
 		} else {
 			class := l.m.LoopClass(n.Axis)
-			err = l.open(class, func() error { return l.block(n.Body, append(slices.Clip(around), class)) })
+			open := l.open
+			if l.canUnswitch(n) {
+				open = l.unswitch
+			}
+			err = open(class, func() error { return l.block(n.Body, append(slices.Clip(around), class)) })
 		}
 		if err != nil {
 			return err
@@ -66,6 +70,9 @@ func (l *lowering) open(class core.AxisID, body func() error) error {
 	var err error
 	l.b.For(fmt.Sprintf("i%d", l.numLoops-1), l.t.Int(0), l.extent(q), l.t.Int(1), unroll, func(i index) {
 		l.loops[class] = i
+		if l.fast != nil {
+			l.fast.loops[kir.SymbolID(l.t.Tag(i).Val)] = l.t.Sub(l.extent(q), l.t.Int(1))
+		}
 		err = body()
 	})
 	return err

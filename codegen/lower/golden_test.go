@@ -97,6 +97,11 @@ var features = []feature{
 	{name: "unrolled", text: addText, sizes: [][]int64{{37}, {37}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
 		scheduleCached(t, s, schedule.Unroll)
 	}},
+	{name: "unswitched", text: addText, sizes: [][]int64{{37}, {37}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
+		out := tv(s, 2)
+		must(t, s.Split(out, 0, 4, true), s.Split(out, 0, 1, true), s.Split(out, 0, 2, true))
+		must(t, s.Reorder(out, map[int]int{1: 2}), s.Parallelize(out, 0, schedule.BIDx), s.Parallelize(out, 2, schedule.TIDx), s.Parallelize(out, 1, schedule.Unswitch), s.Parallelize(out, 3, schedule.Unroll))
+	}},
 	{name: "vectorized", text: addText, sizes: [][]int64{{40}, {40}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
 		scheduleCached(t, s, schedule.Vectorize)
 	}, options: Options{

@@ -100,6 +100,8 @@ type lowering struct {
 	numLoops   int
 	numNames   int
 	limited    map[core.ValID]limit
+	fast       *fastCopy // being emitted; nil: none
+	unswitched bool      // a copy of an unswitched nest is being emitted
 }
 
 func newLowering(a *Analysis, o Options) *lowering {

@@ -32,8 +32,15 @@ func (l *lowering) conditions(tests []test) []scalar.ID {
 	return list
 }
 
-// holds returns the condition of g.
-func (l *lowering) holds(g guard) scalar.ID { return l.all(l.conditions(g.tests), g.once, g.among) }
+// holds returns the condition of g. In the fast copy of an unswitched nest the
+// tests hold.
+func (l *lowering) holds(g guard) scalar.ID {
+	if l.fast != nil {
+		l.fast.tests = append(l.fast.tests, g.tests...)
+		return l.all(g.once, g.among)
+	}
+	return l.all(l.conditions(g.tests), g.once, g.among)
+}
 
 // all returns whether all conditions hold.
 func (c *lowering) all(conditions ...[]scalar.ID) scalar.ID {

@@ -277,7 +277,7 @@ func (g *generator) schedule() *schedule.Scheduled {
 	g.bySelf(s)
 	for _, v := range g.computed(s) {
 		if n := len(s.Loop(v)); n > 0 && g.chance(0.15) {
-			_ = s.Parallelize(v, g.IntN(n), schedule.Unroll)
+			_ = s.Parallelize(v, g.IntN(n), []schedule.Parallel{schedule.Unroll, schedule.Unswitch}[g.IntN(2)])
 		}
 		if len(s.Loop(v)) > 0 && g.chance(0.1) && s.Fusion().Expr(s.Fusion().Val(v).Def).Op == core.SetOp && extents(s, s.Loop(v))[len(s.Loop(v))-1] == 2 {
 			_ = s.Parallelize(v, -1, schedule.Vectorize)

@@ -25,7 +25,10 @@ func (l *lowering) synchronise() error {
 	if n, ok := l.t.ConstInt(threads); ok && n == 1 {
 		return nil
 	}
-	s := &barriers{k: k, pending: map[kir.BufferID]use{}}
+	s := &barriers{k: k, pending: map[kir.BufferID]use{}, loaded: make([]bool, len(k.Buffers))}
+	walk(k.Body, func(x kir.Statement) {
+		eachAccess(k, x, func(a *kir.Access, write bool) { s.loaded[a.Buffer] = s.loaded[a.Buffer] || !write })
+	})
 	s.block(&k.Body)
 	return nil
 }
@@ -43,6 +46,7 @@ const (
 type barriers struct {
 	k       *kir.Kernel
 	pending map[kir.BufferID]use
+	loaded  []bool // by buffer; what nothing loads is written by one thread an element
 }
 
 func (s *barriers) block(b *kir.Block) {
@@ -109,7 +113,7 @@ func (s *barriers) uses(x kir.Statement) map[kir.BufferID]use {
 	uses := map[kir.BufferID]use{}
 	walk(kir.Block{x}, func(x kir.Statement) {
 		eachAccess(s.k, x, func(a *kir.Access, write bool) {
-			if b := &s.k.Buffers[a.Buffer]; b.Space == kir.Local || b.ReadOnly {
+			if b := &s.k.Buffers[a.Buffer]; b.Space == kir.Local || b.ReadOnly || b.Space == kir.Global && !s.loaded[a.Buffer] {
 				return
 			}
 			if write {
