@@ -15,6 +15,7 @@ type Analysis struct {
 	graph   *graph
 	tensors map[core.ValID]*tensor
 	readers map[core.ValID][]core.ExprID
+	omitted rule
 	zero    []core.AxisID       // almost-exact classes of broadcasts
 	blocks  []schedule.Parallel // dimensions of the grid that some loop has
 }
@@ -34,8 +35,8 @@ type tensor struct {
 }
 
 // analyse computes the Analysis of m.
-func analyse(m *schedule.Mapping) *Analysis {
-	a := &Analysis{m: m, s: m.Scheduled(), f: m.Fusion(), tensors: map[core.ValID]*tensor{}, readers: map[core.ValID][]core.ExprID{}}
+func analyse(m *schedule.Mapping, omitted rule) *Analysis {
+	a := &Analysis{m: m, omitted: omitted, s: m.Scheduled(), f: m.Fusion(), tensors: map[core.ValID]*tensor{}, readers: map[core.ValID][]core.ExprID{}}
 	a.graph = newGraph(m)
 	seen := map[core.AxisID]bool{}
 	for _, v := range a.s.Tensors() {

@@ -54,10 +54,13 @@ func (l *lowering) context(v core.ValID, withoutReductions bool) *context {
 	}
 	if len(c.aliens) > 0 {
 		own := c.ownReach()
+		if c.omitted == ownLoopsFirst {
+			own = nil
+		}
 		for _, x := range c.aliens { // a promoted loop never hides one of the tensor's own
 			if _, ok := c.start[x.class]; !ok && !own[x.class] {
 				c.start[x.class] = x.value
-				c.alien[x.class] = true
+				c.alien[x.class] = c.omitted != ownLoopsFirst
 			}
 		}
 	}
@@ -223,7 +226,7 @@ func (c *context) locate(o operand, axes []core.AxisID) ([]index, error) {
 		own = slices.Concat(own, t.resizes)
 	}
 	if !c.f.Val(o.v).Input && len(o.at) == 0 {
-		if len(c.aliens) > 0 && c.tensor.reduces {
+		if len(c.aliens) > 0 && c.tensor.reduces && c.omitted != ownLoopsFirst {
 			if coords, ok := c.byRoot(axes, own); ok {
 				return coords, nil
 			}

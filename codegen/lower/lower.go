@@ -26,6 +26,8 @@ type Options struct {
 	// Alignment returns the bytes that divide the address of the first element of
 	// a tensor in global memory, a power of two. Nil: those of an element.
 	Alignment func(core.ValID) int
+
+	omitted rule
 }
 
 // A Pass is a step of lowering.
@@ -66,7 +68,7 @@ func lowerWith(s *schedule.Scheduled, o Options, after func(Pass, *kir.Kernel) e
 	if err != nil {
 		return nil, err
 	}
-	a := analyse(m)
+	a := analyse(m, o.omitted)
 	for _, check := range []func() error{a.checkOperations, a.checkThreads} {
 		if err := check(); err != nil {
 			return nil, err

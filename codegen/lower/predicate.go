@@ -70,12 +70,15 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 		g.tests = c.threadTests(init, nil, nil, nil)
 	}
 	g.tests = append(g.tests, c.shownTests()...)
-	if reduces {
+	if reduces && c.omitted != onceAtPromotedLoops {
 		once, err := c.onceAtPromoted()
 		if err != nil {
 			return g, err
 		}
-		g.once = append(once, c.onceAround(id)...)
+		g.once = once
+	}
+	if reduces && c.omitted != onceAroundLoops {
+		g.once = append(g.once, c.onceAround(id)...)
 	}
 	if !init || t.storage.compact || c.s.Memory(t.v) == schedule.Shared {
 		dims, valid := c.limits(c.f.Expr(id))
@@ -139,7 +142,7 @@ func (c *context) rangeTests(init bool) ([]test, error) {
 	t := c.tensor
 	d := &c.f.Val(t.v).Domain
 	domain := d.Logical
-	if t.reduces && !init {
+	if t.reduces && (!init || c.omitted == initByLogical) {
 		domain = d.Root
 	}
 	if t.handSet && !slices.Equal(d.Root, d.Logical) {
@@ -227,7 +230,11 @@ func (w *unsafeWalk) resize(t *core.Transform, forward bool, in, out core.AxisID
 		from, to = in, out
 		left, right = w.t.Neg(left), w.t.Neg(right)
 	}
-	w.unsafe[to] = w.unsafe[to] || w.unsafe[from] || w.t.Facts(right).Hi > 0
+	w.unsafe[to] = w.unsafe[to] || w.unsafe[from]
+	if forward && w.omitted == forwardResize {
+		return
+	}
+	w.unsafe[to] = w.unsafe[to] || w.t.Facts(right).Hi > 0
 	if w.t.Facts(left).Hi > 0 {
 		w.notNegative[to] = true
 	}

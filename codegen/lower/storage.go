@@ -35,7 +35,7 @@ func (a *Analysis) storageOf(v core.ValID) storage {
 	for st.position < a.s.Position(v) && !unrolls(a.m.Parallel(loop[st.position])) {
 		st.position++
 	}
-	own := !slices.ContainsFunc(loop[:st.position], a.m.IsPromoted)
+	own := !slices.ContainsFunc(loop[:st.position], a.m.IsPromoted) && a.omitted != ownStorage
 	if own && st.position == 0 && slices.ContainsFunc(loop, a.m.IsPromoted) {
 		return storage{axes: a.stored(a.f.Val(v).Domain.Logical), compact: true}
 	}
