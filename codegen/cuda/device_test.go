@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/codegen/cuda/nvrtc"
 )
 
 // TestSectionsFollowTheirNeeds holds the order of the device files.
@@ -49,7 +51,7 @@ func TestSectionsCompileAlone(t *testing.T) {
 			}), "%s needs %s and does not use it", s.name, n)
 		}
 	}
-	for i, c := range nvrtcAll(t, "sm_90a", texts...) {
+	for i, c := range compile(t, nvrtc.Compiler{}, "sm_90a", texts) {
 		require.True(t, c.OK, "%s: %s", sections[i].name, c.Log)
 		require.Empty(t, c.Log, sections[i].name)
 	}

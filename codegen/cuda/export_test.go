@@ -39,8 +39,8 @@ func Body(k *kir.Kernel, o Options) (string, []string, error) {
 func FieldNames(k *kir.Kernel) []string { return newPrinter(k, Options{}).arguments }
 
 var (
-	NVRTC  = nvrtc
-	Python = python
+	Compile = compile
+	Python  = python
 )
 
 const Root = root

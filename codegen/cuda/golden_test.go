@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"nvfuser_go/codegen/cuda"
+	"nvfuser_go/codegen/cuda/nvrtc"
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
@@ -186,7 +188,7 @@ func TestFeaturesCompile(t *testing.T) {
 		}
 		s, err := cuda.PrintAll(kernels, cuda.Options{Arch: arch.sm})
 		require.NoError(t, err)
-		c := cuda.NVRTC(t, s.Text+layoutChecks(kernels, s.Kernels, false), arch.name)
+		c := cuda.Compile(t, nvrtc.Compiler{}, arch.name, []string{s.Text + layoutChecks(kernels, s.Kernels, false)})[0]
 		require.True(t, c.OK, "%s", c.Log)
 		require.Empty(t, c.Log)
 		for _, function := range s.Kernels {
@@ -214,4 +216,42 @@ func layoutChecks(kernels []*kir.Kernel, functions []cuda.Function, offsets bool
 		}
 	}
 	return b.String()
+}
+
+// TestPrintIsPure prints the same kernels in several goroutines.
+func TestPrintIsPure(t *testing.T) {
+	var kernels []*kir.Kernel
+	for _, f := range features {
+		kernels = append(kernels, f.kernel())
+	}
+	want, err := cuda.PrintAll(kernels, cuda.Options{Arch: 90})
+	require.NoError(t, err)
+	texts := make([]string, 8)
+	var group sync.WaitGroup
+	for i := range texts {
+		group.Go(func() {
+			s, err := cuda.PrintAll(kernels, cuda.Options{Arch: 90})
+			if err == nil {
+				texts[i] = s.Text
+			}
+		})
+	}
+	group.Wait()
+	for _, text := range texts {
+		require.Equal(t, want.Text, text)
+	}
+}
+
+// TestUnsupported shows that what CUDA or the architecture lacks is an error.
+func TestUnsupported(t *testing.T) {
+	_, err := cuda.Print(clusters(), cuda.Options{Arch: 80})
+	require.ErrorContains(t, err, "clusters before compute capability 9.0")
+	b := kir.NewBuilder("k", dtype.Int32)
+	one := b.T.Int(1)
+	to := b.Global("to", dtype.Float8E5M2, one)
+	b.Add(kir.AtomicAdd{Dst: b.At(to, b.T.Int(0)), Value: b.Float(dtype.Float8E5M2, 1), Old: kir.NoSymbol})
+	_, err = cuda.Print(b.Kernel(), cuda.Options{Arch: 90})
+	require.ErrorContains(t, err, "kernel k cannot be written in CUDA: an atomic addition to elements of Float8_e5m2")
+	_, err = cuda.PrintAll([]*kir.Kernel{branches(), branches()}, cuda.Options{})
+	require.ErrorContains(t, err, "two kernels called branches")
 }

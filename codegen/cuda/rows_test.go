@@ -1,16 +1,15 @@
 package cuda
 
 import (
-	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"nvfuser_go/codegen/cuda/nvrtc"
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
@@ -103,18 +102,17 @@ func (r row) kernel() *kir.Kernel {
 	return b.Kernel()
 }
 
-// A compilation is what NVRTC says of a text.
-type compilation struct {
-	File      string  `json:"file"`
-	OK        bool    `json:"ok"`
-	Log       string  `json:"log"`
-	Seconds   float64 `json:"seconds"`
-	Functions map[string]struct {
-		Registers   int `json:"registers"`
-		SpillStores int `json:"spill_stores"`
-		SpillLoads  int `json:"spill_loads"`
-		Stack       int `json:"stack"`
-	} `json:"functions"`
+// compile compiles texts with NVRTC. It skips the test where there is none, and
+// fails it if that is so in CI.
+func compile(t testing.TB, c nvrtc.Compiler, arch string, texts []string, options ...string) []nvrtc.Result {
+	t.Helper()
+	c.Python, c.Root = python(), root
+	results, err := c.Compile(arch, texts, options...)
+	if errors.Is(err, nvrtc.ErrNone) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	return results
 }
 
 // python is the interpreter of the project, or the one that PYTHON names.
@@ -123,48 +121,6 @@ func python() string {
 		return command
 	}
 	return filepath.Join(root, ".venv", "bin", "python")
-}
-
-// nvrtc compiles a text for an architecture.
-func nvrtc(t testing.TB, text, arch string, options ...string) compilation {
-	t.Helper()
-	return compileAll(t, arch, []string{text}, options)[0]
-}
-
-func nvrtcAll(t testing.TB, arch string, texts ...string) []compilation {
-	t.Helper()
-	return compileAll(t, arch, texts, nil)
-}
-
-// compileAll runs the compiler's program with more options. It skips the test where there is no NVRTC, and fails it if that is so
-// in CI.
-func compileAll(t testing.TB, arch string, texts, options []string) []compilation {
-	t.Helper()
-	args := []string{filepath.Join(root, "tools", "nvrtc_compile.py"), "--arch", arch}
-	args = append(args, options...)
-	folder := t.TempDir()
-	for i, text := range texts {
-		file := filepath.Join(folder, fmt.Sprintf("kernel%d.cu", i))
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
-		args = append(args, file)
-	}
-	var out, problems bytes.Buffer
-	command := exec.Command(python(), args...)
-	command.Stdout, command.Stderr = &out, &problems
-	err := command.Run()
-	const noNVRTC = 3
-	if command.ProcessState == nil || command.ProcessState.ExitCode() == noNVRTC {
-		require.Empty(t, os.Getenv("CI"), "%v\n%s", err, &problems)
-		t.Skipf("this test needs a Python with an NVRTC library, such as torch brings: %v\n%s", err, &problems)
-	}
-	var all []compilation
-	for decoder := json.NewDecoder(&out); decoder.More(); {
-		var c compilation
-		require.NoError(t, decoder.Decode(&c))
-		all = append(all, c)
-	}
-	require.Len(t, all, len(texts), "%s", &problems)
-	return all
 }
 
 // TestRowsCompile compiles every op of the table on every type in one
@@ -183,7 +139,7 @@ func TestRowsCompile(t *testing.T) {
 	}{{"sm_80", 80}, {"sm_90a", 90}} {
 		s, err := PrintAll(kernels, Options{Arch: arch.sm})
 		require.NoError(t, err)
-		c := nvrtc(t, s.Text, arch.name, "--option=--ptxas-options=-O1")
+		c := compile(t, nvrtc.Compiler{}, arch.name, []string{s.Text}, "--ptxas-options=-O1")[0]
 		require.True(t, c.OK, "%s", c.Log)
 		require.Empty(t, c.Log)
 		most := 0

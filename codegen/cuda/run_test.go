@@ -11,6 +11,7 @@ import (
 
 	"nvfuser_go/codegen/cuda"
 	"nvfuser_go/codegen/cuda/hostshim"
+	"nvfuser_go/codegen/cuda/nvrtc"
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
@@ -31,7 +32,7 @@ func buildText(t testing.TB, s cuda.Source) *hostshim.Program {
 	t.Helper()
 	folder := t.TempDir()
 	if *onGPU {
-		c := cuda.NVRTC(t, s.Text, "sm_90a", "--cubin="+folder)
+		c := cuda.Compile(t, nvrtc.Compiler{Cubins: folder}, "sm_90a", []string{s.Text})[0]
 		require.True(t, c.OK, "%s", c.Log)
 		return hostshim.Command(cuda.Python(), filepath.Join(cuda.Root, "tools", "cuda_run.py"), filepath.Join(folder, "kernel0.cubin"))
 	}

@@ -104,6 +104,8 @@ func (p *printer) storedValue(id kir.ValueID) text {
 		return p.toStored(v.DType, p.value(id))
 	}
 	switch {
+	case v.Kind == kir.Constant:
+		return p.storedConstant(v)
 	case v.Kind == kir.Load:
 		raw, _ := p.loaded(&v.Access)
 		return raw
@@ -116,6 +118,13 @@ func (p *printer) storedValue(id kir.ValueID) text {
 		return p.random(v)
 	}
 	return p.toStored(v.DType, p.value(id))
+}
+
+// storedConstant returns a constant of a narrow floating type by its code.
+func (p *printer) storedConstant(v *kir.Value) text {
+	var code [8]byte
+	dtype.StoreFloat(v.DType, code[:], v.Const.Re)
+	return atom("%s{0x%0*x}", p.stored(v.DType), 2*v.DType.Size(), uint(code[1])<<8|uint(code[0]))
 }
 
 // toStored returns an element in memory of a value in its computed type.

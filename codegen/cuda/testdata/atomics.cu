@@ -1,5 +1,5 @@
 // Atomic additions of each type.
-// Uses: BFloat16, Half, atomicAdd.BFloat16, atomicAdd.Half, atomicAdd.signed, toBFloat16, toHalf.
+// Uses: BFloat16, Half, atomicAdd.BFloat16, atomicAdd.Half, atomicAdd.signed.
 
 struct atomics_Parameters {
   int* to_i32;
@@ -17,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(32) atomics(const __grid_constant__
   atomicAdd(&p.to_u64[0], 3ull);
   atomicAdd(&p.to_f32[0], 0.5f);
   atomicAdd(&p.to_f64[0], 0.5);
-  atomicAdd(&p.to_f16[0], toHalf(0.5f));
-  atomicAdd(&p.to_bf16[0], toBFloat16(0.5f));
+  atomicAdd(&p.to_f16[0], Half{0x3800});
+  atomicAdd(&p.to_bf16[0], BFloat16{0x3f00});
 }
 
