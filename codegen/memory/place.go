@@ -45,6 +45,22 @@ func (p *plan) findShared() {
 			p.shared[i].live(p.extent(a.at, a.buffer))
 		}
 	}
+	p.declarations(p.root)
+}
+
+// declarations lets the shared buffers live from where they are declared: their
+// bytes are undefined from there on.
+func (p *plan) declarations(b *block) {
+	for _, n := range b.nodes {
+		if d, ok := n.s.(kir.Declare); ok {
+			if i, isShared := p.number[d.Buffer]; isShared {
+				p.shared[i].live(p.extent(n, d.Buffer))
+			}
+		}
+		for _, body := range n.bodies {
+			p.declarations(body)
+		}
+	}
 }
 
 func (b *buffer) live(from, to int) {
