@@ -9,15 +9,16 @@ import (
 
 // An Analysis is what passes know of a schedule. It is immutable.
 type Analysis struct {
-	m       *schedule.Mapping
-	s       *schedule.Scheduled
-	f       *core.Fusion
-	graph   *graph
-	tensors map[core.ValID]*tensor
-	readers map[core.ValID][]core.ExprID
-	omitted rule
-	zero    []core.AxisID       // almost-exact classes of broadcasts
-	blocks  []schedule.Parallel // dimensions of the grid that some loop has
+	m           *schedule.Mapping
+	s           *schedule.Scheduled
+	f           *core.Fusion
+	graph       *graph
+	tensors     map[core.ValID]*tensor
+	readers     map[core.ValID][]core.ExprID
+	omitted     rule
+	cooperative bool                // blocks may wait for each other
+	zero        []core.AxisID       // almost-exact classes of broadcasts
+	blocks      []schedule.Parallel // dimensions of the grid that some loop has
 }
 
 // A tensor is what is derived for one tensor.
@@ -35,8 +36,8 @@ type tensor struct {
 }
 
 // analyse computes the Analysis of m.
-func analyse(m *schedule.Mapping, omitted rule) *Analysis {
-	a := &Analysis{m: m, omitted: omitted, s: m.Scheduled(), f: m.Fusion(), tensors: map[core.ValID]*tensor{}, readers: map[core.ValID][]core.ExprID{}}
+func analyse(m *schedule.Mapping, o Options) *Analysis {
+	a := &Analysis{m: m, omitted: o.omitted, cooperative: o.Cooperative, s: m.Scheduled(), f: m.Fusion(), tensors: map[core.ValID]*tensor{}, readers: map[core.ValID][]core.ExprID{}}
 	a.graph = newGraph(m)
 	seen := map[core.AxisID]bool{}
 	for _, v := range a.s.Tensors() {

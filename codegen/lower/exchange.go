@@ -31,7 +31,7 @@ func (a *Analysis) checkThreads() error {
 			return err
 		}
 		for _, p := range a.f.TensorArgs(e) {
-			if a.f.Val(p).Input || a.s.Memory(p) != schedule.Global {
+			if a.f.Val(p).Input || a.s.Memory(p) != schedule.Global || a.cooperative {
 				continue
 			}
 			if err := a.checkBlocks(p, e.Out[0]); err != nil {
@@ -102,7 +102,8 @@ func (l *lowering) apart(v core.ValID) []apartAxis {
 	t, memory := l.tensors[v], l.s.Memory(v)
 	var list []apartAxis
 	for _, x := range t.loop {
-		if l.isReduced(x) || !l.isSpread(x) || !l.parallel(x).IsBlock() && !l.isPrivate(memory, x) {
+		waits := memory == schedule.Global && l.cooperative
+		if l.isReduced(x) || !l.isSpread(x) || waits || !l.parallel(x).IsBlock() && !l.isPrivate(memory, x) {
 			continue
 		}
 		list = append(list, apartAxis{l.m.Promotion(x), l.dimension(l.parallel(x)).symbol})

@@ -26,6 +26,10 @@ type Options struct {
 	// Alignment returns the bytes that divide the address of the first element of
 	// a tensor in global memory, a power of two. Nil: those of an element.
 	Alignment func(core.ValID) int
+	// Cooperative says that all blocks of the launch are resident together, so that
+	// they may wait for each other. The host must see to that if the kernel's
+	// Launch says so.
+	Cooperative bool
 
 	omitted rule
 }
@@ -68,7 +72,7 @@ func lowerWith(s *schedule.Scheduled, o Options, after func(Pass, *kir.Kernel) e
 	if err != nil {
 		return nil, err
 	}
-	a := analyse(m, o.omitted)
+	a := analyse(m, o)
 	for _, check := range []func() error{a.checkOperations, a.checkThreads} {
 		if err := check(); err != nil {
 			return nil, err

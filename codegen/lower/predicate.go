@@ -99,9 +99,11 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 // threadTests returns the tests that a thread or block has an iteration of each
 // loop: of a dimension that is longer than the loop, only some have. Where the
 // loop is on the way to a target, w is told that its index may be beyond it, and
-// finds what to test. w may be nil.
+// finds what to test; not if shared memory in the shape of loops is involved,
+// where every point needs to be inside. w may be nil.
 func (c *context) threadTests(init bool, w *unsafeWalk, steps []step, targets []core.AxisID) []test {
 	var tests []test
+	shared := c.touchesShared()
 	used := func(class core.AxisID) bool {
 		return slices.Contains(targets, class) || slices.ContainsFunc(steps, func(x step) bool {
 			r := &c.graph.relation[x.relation]
@@ -114,13 +116,19 @@ func (c *context) threadTests(init bool, w *unsafeWalk, steps []step, targets []
 			continue
 		}
 		class, value := c.m.AlmostExact(q), c.loops[c.m.LoopClass(a)]
-		if w != nil && c.start[class] == value && used(class) {
+		if w != nil && !shared && c.start[class] == value && used(class) {
 			w.unsafe[class] = true
 		} else {
 			tests = append(tests, test{value, c.extent(q)})
 		}
 	}
 	return tests
+}
+
+// touchesShared reports whether the statement reads or writes shared memory.
+func (c *context) touchesShared() bool {
+	v := c.tensor.v
+	return slices.ContainsFunc(append(c.f.TensorArgs(c.f.Expr(c.f.Val(v).Def)), v), func(w core.ValID) bool { return c.s.Memory(w) == schedule.Shared })
 }
 
 // shownTests returns the tests that broadcast axes have elements: none are shown

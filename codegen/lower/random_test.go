@@ -423,7 +423,7 @@ func outcome(seed uint64, set string, finish func(*generator, *schedule.Schedule
 			step *= a.Shape[d]
 		}
 	}
-	_, err = check(s, g.f, inputs)
+	_, err = checkWith(s, g.f, inputs, Options{Cooperative: seed%2 == 0})
 	var unsupported *core.Unsupported
 	if errors.As(err, &unsupported) {
 		return s, "refused: " + unsupported.Refusals[0].Rule, nil
