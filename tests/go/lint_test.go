@@ -108,6 +108,11 @@ func TestLintReminders(t *testing.T) {
 	}
 }
 
+// environmentReaders are the packages that may read the environment. The Python
+// package reads the options and hands them on; capi reads where reproducers go,
+// by C, because Go's copy of the environment is made before Python changes it.
+var environmentReaders = []string{"capi"}
+
 // A callRule forbids calls outside of the files that allow names.
 type callRule struct {
 	calls []string // "package.Function", or the name of a builtin
@@ -122,9 +127,9 @@ var callRules = []callRule{
 		why:   "a library does not write to the standard output of its host",
 	},
 	{
-		calls: []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "syscall.Getenv", "syscall.Environ"},
-		allow: func(s source) bool { return s.isTest() || strings.HasPrefix(s.path, "internal/debug/") },
-		why:   "the environment is read in one place, internal/debug",
+		calls: []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "syscall.Getenv", "syscall.Environ", "C.getenv"},
+		allow: func(s source) bool { return s.isTest() || slices.Contains(environmentReaders, path.Dir(s.path)) },
+		why:   "only the packages in environmentReaders read the environment",
 	},
 }
 
@@ -154,7 +159,7 @@ func g(println func(string)) { println("a parameter") }
 `)
 	require.Len(t, forbiddenCalls(t, source{"core/p.go", text}), 3)
 	require.Len(t, forbiddenCalls(t, source{"cmd/p.go", text}), 1)
-	require.Len(t, forbiddenCalls(t, source{"internal/debug/p.go", text}), 2)
+	require.Len(t, forbiddenCalls(t, source{"capi/p.go", text}), 2)
 	require.Empty(t, forbiddenCalls(t, source{"core/p_test.go", text}))
 }
 
