@@ -39,7 +39,9 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
   (void)module;
   nvf_error error = {0};
   nvf_executor handle;
-  if (!alive() || !check_count("executor", nargs, 1, 1)) return NULL;
+  if (!alive() || !check_count("executor", nargs, 1, 2)) return NULL;
+  int simulates = nargs == 2 ? PyObject_IsTrue(args[1]) : 0;
+  if (simulates < 0) return NULL;
   if (!PyObject_TypeCheck(args[0], fusion_type)) return PyErr_Format(PyExc_TypeError, "executor() takes a Fusion, got %R", args[0]);
   FusionObject *fusion = (FusionObject *)args[0];
   int64_t num_exprs;
@@ -50,6 +52,10 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
   if (status == NVF_OK) status = nvf_executor_create(fusion->handle, &handle, &error);
   Py_END_ALLOW_THREADS;
   if (!check(status, &error)) return NULL;
+  if (simulates && !check(nvf_executor_simulate(handle, &error), &error)) {
+    nvf_executor_destroy(handle);
+    return NULL;
+  }
   ExecutorObject *self = PyObject_New(ExecutorObject, executor_type);
   if (!self) {
     nvf_executor_destroy(handle);
@@ -58,7 +64,7 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
   Py_INCREF(args[0]);
   self->handle = handle;
   self->fusion = fusion;
-  self->is_large = num_exprs >= LARGE;
+  self->is_large = simulates || num_exprs >= LARGE;
   return (PyObject *)self;
 }
 

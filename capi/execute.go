@@ -27,7 +27,10 @@ var executors = sync.OnceValue(func() *executor.Cache { return executor.NewCache
 const maxExecutors = 1024
 
 // An execution is an executor that C holds.
-type execution struct{ *executor.Executor }
+type execution struct {
+	*executor.Executor
+	simulates atomic.Bool
+}
 
 //export nvf_executor_create
 func nvf_executor_create(h C.nvf_fusion, out *C.nvf_executor, e *C.nvf_error) C.int {
@@ -36,10 +39,19 @@ func nvf_executor_create(h C.nvf_fusion, out *C.nvf_executor, e *C.nvf_error) C.
 		f.Freeze()
 		x, err := executors().Executor(f)
 		if err == nil {
-			*out = C.nvf_executor(handles.put(&execution{x}))
+			*out = C.nvf_executor(handles.put(&execution{Executor: x}))
 		}
 		return err
 	})
+}
+
+//export nvf_executor_simulate
+func nvf_executor_simulate(h C.nvf_executor, e *C.nvf_error) C.int {
+	x, err := get[execution](handle(h), "an executor")
+	if err == nil {
+		x.simulates.Store(true)
+	}
+	return report(e, err)
 }
 
 //export nvf_executor_destroy
@@ -69,7 +81,7 @@ func nvf_prepare(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, o
 		if err := checkDevice(tensors, int(device)); err != nil {
 			return err
 		}
-		plan, err := x.Plan(tensors)
+		plan, err := x.PlanWith(tensors, executor.Options{Simulate: x.simulates.Load()})
 		if err != nil {
 			return err
 		}

@@ -233,6 +233,11 @@ typedef uint64_t nvf_plan;     /* handle; 0 is never one */
  * does not count. Executors of equal fusions share their programs. */
 NVF_API int nvf_executor_create(nvf_fusion fusion, nvf_executor *executor, nvf_error *error);
 
+/* Lets the plans that are prepared from now on compute by GPU kernels, which are
+ * simulated on the CPU and checked: some thousand times slower. A fusion that no
+ * scheduler takes is then refused. */
+NVF_API int nvf_executor_simulate(nvf_executor executor, nvf_error *error);
+
 /* Forgets an executor. Its plans stay. A stale handle is ignored. */
 NVF_API void nvf_executor_destroy(nvf_executor executor);
 

@@ -38,7 +38,8 @@ static PyMethodDef functions[] = {
                "outputs are to be numpy arrays, or raises naming the input. seed() -> int gives the seed of a run that draws\n"
                "random numbers, of 63 bits. Takes what else is needed from torch, which must be imported.")},
     {"executor", FAST(make_executor),
-     PyDoc_STR("executor(fusion) -> Executor\n\nCompletes the fusion and gives what runs it. Equal fusions share their programs.")},
+     PyDoc_STR("executor(fusion, simulates=False) -> Executor\n\nCompletes the fusion and gives what runs it, by simulated GPU kernels if asked. "
+               "Equal fusions share their programs.")},
     {"push_fusion", FAST(push_fusion),
      PyDoc_STR("push_fusion(fusion)\n\nMakes fusion the one that this thread's operations without operands of a fusion act on.")},
     {"pop_fusion", FAST(pop_fusion), PyDoc_STR("pop_fusion(fusion)\n\nUndoes the last push_fusion(fusion) of this thread.")},

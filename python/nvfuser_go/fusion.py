@@ -339,7 +339,8 @@ class FusionExecutorCache:
         if "verify" in given.enable:
             fusion.verify()
         _dump(fusion, given)
-        self._executor = _C.executor(fusion._core)
+        self._executors: dict[bool, _C.Executor] = {}  # by whether they simulate
+        self._executor = self._executor_that("simulate" in given.enable)
         inputs = fusion.inputs()
         self._aliased = frozenset(
             i
@@ -358,17 +359,24 @@ class FusionExecutorCache:
         _disable_options: Sequence[str] = (),
     ) -> list[Any]:
         """Runs the fusion on the inputs and returns its outputs; see FusionDefinition.execute."""
+        executor = self._executor
         if _enable_options or _disable_options:
             given = options.for_call(_enable_options, _disable_options)
             if "verify" in given.enable:
                 self._fusion.verify()
+            executor = self._executor_that("simulate" in given.enable)
         as_arrays = False
         if type(inputs) is tuple:
             inputs = list(inputs)
         if type(inputs) is not list or not PLAIN.issuperset(map(type, inputs)):
             inputs, as_arrays = prepare(inputs, self._aliased)
-        outputs = self._executor.execute(inputs, ANY_DEVICE if device is None else device_number(device))
+        outputs = executor.execute(inputs, ANY_DEVICE if device is None else device_number(device))
         return [tensor.numpy() for tensor in outputs] if as_arrays else outputs
+
+    def _executor_that(self, simulates: bool) -> _C.Executor:
+        if simulates not in self._executors:
+            self._executors[simulates] = _C.executor(self._fusion._core, simulates)
+        return self._executors[simulates]
 
     def fusion(self) -> Fusion:
         """The fusion that is run. It cannot be changed."""

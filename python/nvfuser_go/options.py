@@ -29,7 +29,7 @@ _LEGAL = {
         kernel_debug kernel_lineinfo kernel_profile memory_promotion reuse_zeroed_memory static_fusion_count
         wait_debugger warn_register_spill tma_pointwise tma_reduction tma_inner_persistent ws_normalization
         host_ir_lowering host_ir_jit insert_resharding_after fast_math p2p_protocol p2p_transport multicast_protocol
-        verify""",
+        verify simulate""",
     "NVFUSER_DISABLE": """
         compile_to_sass contig_indexing expr_simplify index_hoist magic_zero predicate_elimination var_name_remapping
         fallback fma greedy_scheduler resize_scheduler matmul_expr_eval grouped_grid_welford_outer_opt
@@ -43,7 +43,7 @@ LEGAL: dict[str, tuple[str, ...]] = {variable: tuple(names.split()) for variable
 # What this build acts on; the other legal names are accepted with a warning.
 EFFECTIVE: dict[str, frozenset[str]] = {
     "NVFUSER_DUMP": frozenset({"python_definition", "fusion_ir_original", "fusion_ir_math"}),
-    "NVFUSER_ENABLE": frozenset({"verify"}),
+    "NVFUSER_ENABLE": frozenset({"verify", "simulate"}),
     "NVFUSER_DISABLE": frozenset(),
     "NVFUSER_PROF": frozenset(),
 }

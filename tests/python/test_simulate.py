@@ -1,0 +1,81 @@
+"""Execution by simulated GPU kernels."""
+
+import pytest
+import torch
+
+from nvfuser_go import DataType, FusionDefinition, Unsupported
+
+
+def simulate(fd: FusionDefinition, *inputs: object) -> list[torch.Tensor]:
+    return fd.execute(list(inputs), _enable_options=["simulate"])
+
+
+def test_elementwise():
+    x = torch.randn(37, 5)
+    y = torch.randn(5)
+    with FusionDefinition() as fd:
+        a, b = fd.from_pytorch(x), fd.from_pytorch(y)
+        c = fd.define_scalar(dtype=DataType.Double)
+        b = fd.ops.broadcast(b, [True, False])
+        fd.add_output(fd.ops.relu(fd.ops.add(fd.ops.mul(a, c), b)))
+    (out,) = simulate(fd, x, y, 1.5)
+    assert torch.allclose(out, torch.relu(x * 1.5 + y))
+    assert torch.equal(out, fd.execute([x, y, 1.5])[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.complex64])
+def test_dtypes(dtype: torch.dtype):
+    x = torch.arange(-70, 70).to(dtype)
+    with FusionDefinition() as fd:
+        a = fd.from_pytorch(x)
+        fd.add_output(fd.ops.add(a, fd.ops.neg(fd.ops.mul(a, a))))
+    (out,), (expected,) = simulate(fd, x), fd.execute([x])
+    assert out.dtype == expected.dtype
+    assert torch.equal(out, expected)
+
+
+def test_views_keep_strides():
+    x = torch.randn(6, 7, 8).permute(2, 0, 1)
+    with FusionDefinition() as fd:
+        a = fd.from_pytorch(x)
+        fd.add_output(fd.ops.exp(a))
+        fd.add_output(fd.ops.permute(a, [1, 2, 0]))
+    for simulated, expected in zip(simulate(fd, x), fd.execute([x]), strict=True):
+        assert torch.allclose(simulated, expected)
+        assert simulated.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("dims", [[0], [1], [2], [0, 2], [0, 1, 2]])
+def test_reductions(dims: list[int]):
+    x = torch.randn(5, 33, 7)
+    with FusionDefinition() as fd:
+        a = fd.from_pytorch(x)
+        fd.add_output(fd.ops.sum(fd.ops.abs(a), dims))
+        fd.add_output(fd.ops.max(a, dims))
+    total, largest = simulate(fd, x)
+    assert torch.allclose(total, x.abs().sum(dims))
+    assert torch.equal(largest, x.amax(dims))
+
+
+def test_random_numbers_are_those_of_the_cpu():
+    with FusionDefinition() as fd:
+        fd.add_output(fd.ops.uniform(0.0, 1.0, [33, 5], rng_seed=3, rng_offset=1, dtype=DataType.Float))
+    assert torch.equal(simulate(fd)[0], fd.execute([])[0])
+
+
+def test_refusal():
+    x = torch.randn(3, 5)
+    with FusionDefinition() as fd:
+        a = fd.from_pytorch(x)
+        total = fd.ops.broadcast(fd.ops.sum(a, [1]), [False, True])
+        fd.add_output(fd.ops.div(a, total))
+    with pytest.raises(Unsupported) as caught:
+        simulate(fd, x)
+    assert str(caught.value) == (
+        "execute(): no scheduler takes this fusion\n"
+        "  pointwise: tv1 is the result of sum(), a reduction operation\n"
+        "  reduction: tv3 combines tv1, the result of a reduction, with elements along what was reduced, which must be"
+        " kept meanwhile"
+    )
+    assert [rule for _, rule, _, _ in caught.value.refusals] == ["operation", "persistence"]
+    assert torch.allclose(fd.execute([x])[0], x / x.sum(1, keepdim=True))
