@@ -216,7 +216,7 @@ class FusionDefinition:
         tensors, numpy arrays or objects with __dlpack__. If all tensors are numpy arrays, the outputs are too.
         device: where to run if no input tells. save_repro_inputs: remember the description of the inputs for
         last_repro_script(). _enable_options and _disable_options: names as in NVFUSER_ENABLE and NVFUSER_DISABLE, for
-        this call; "simulate" schedules and lowers GPU kernels and runs them on CPU tensors in a simulator, some thousand
+        this call; "simulate" schedules and lowers GPU kernels and runs them on CPU tensors in a simulator, a thousand
         times slower, which reports what a GPU would leave undefined.
 
         Raises MissingDefinition without a definition, InvalidType or InvalidArgument for inputs that do not fit it,
