@@ -163,6 +163,12 @@ func (c *context) body(id core.ExprID) error {
 		return err
 	}
 	switch {
+	case c.s.CopyKind(e.Out[0]) == schedule.AsyncCopy && !c.redundant:
+		src, err := c.read(c.operand(e, 0))
+		if err == nil {
+			err = c.asyncCopy(e.Out[0], dst, src)
+		}
+		return err
 	case e.Op == core.PadOp:
 		return c.pad(e, dst)
 	case e.Op == core.CatOp:

@@ -20,6 +20,24 @@ func (a *Analysis) checkOperations() error {
 	return nil
 }
 
+// checkMemory refuses what this build does not do with memory.
+func (a *Analysis) checkMemory() error {
+	for _, v := range a.s.Tensors() {
+		name := a.f.Name(v)
+		switch kind := a.s.CopyKind(v); {
+		case a.s.Buffering(v).Stages > 0:
+			return a.refuse("circular buffer", v, "%s has a circular buffer, which this build does not lower", name)
+		case len(a.s.Swizzles(v)) > 0:
+			return a.refuse("swizzle", v, "%s is swizzled, which this build does not lower", name)
+		case kind != schedule.PlainCopy && kind != schedule.AsyncCopy:
+			return a.refuse("copy", v, "%s is copied by an instruction that this build does not use", name)
+		case kind == schedule.AsyncCopy && (a.s.Memory(v) != schedule.Shared || a.s.Memory(a.f.TensorArgs(a.f.Expr(a.f.Val(v).Def))[0]) != schedule.Global):
+			return a.refuse("copy", v, "%s is copied asynchronously, which is done from global to shared memory only", name)
+		}
+	}
+	return nil
+}
+
 // checkThreads refuses schedules in which a thread would need what another one
 // has and nothing carries it over, as far as the loops alone say it: two loops
 // that are one dimension, and global memory that another block writes in the same

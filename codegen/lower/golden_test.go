@@ -159,6 +159,18 @@ output %1
 		}
 		must(t, s.SetMemory(tile, schedule.Shared), s.InlineAt(tile, 2, false))
 	}},
+	{name: "asynchronous copy", text: addText, sizes: [][]int64{{37}, {37}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
+		out := tv(s, 2)
+		tile, err := s.CacheAfter(tv(s, 0), nil)
+		must(t, err, s.SetMemory(tile, schedule.Shared), s.SetCopy(tile, schedule.AsyncCopy, schedule.CacheUnspecified))
+		must(t, s.Split(out, 0, 32, true))
+		_, err = s.TransformLike(out, nil)
+		must(t, err)
+		for _, v := range []core.ValID{out, tile} {
+			must(t, s.Parallelize(v, 0, schedule.BIDx), s.Parallelize(v, 1, schedule.TIDx))
+		}
+		must(t, s.InlineAt(tile, 1, false))
+	}},
 	{name: "half sum", text: `%0 = tensor f16 [4, 64] contiguity=[yes, yes]
 %1 = sum %0 dims=[1] keepdim=false dtype=f16
 output %1

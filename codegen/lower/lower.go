@@ -73,7 +73,7 @@ func lowerWith(s *schedule.Scheduled, o Options, after func(Pass, *kir.Kernel) e
 		return nil, err
 	}
 	a := analyse(m, o)
-	for _, check := range []func() error{a.checkOperations, a.checkThreads} {
+	for _, check := range []func() error{a.checkOperations, a.checkMemory, a.checkThreads} {
 		if err := check(); err != nil {
 			return nil, err
 		}

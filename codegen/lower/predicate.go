@@ -116,7 +116,7 @@ func (c *context) threadTests(init bool, w *unsafeWalk, steps []step, targets []
 			continue
 		}
 		class, value := c.m.AlmostExact(q), c.loops[c.m.LoopClass(a)]
-		if w != nil && !shared && c.start[class] == value && used(class) {
+		if w != nil && (!shared || c.parallel(a).IsBlock()) && c.start[class] == value && used(class) {
 			w.unsafe[class] = true
 		} else {
 			tests = append(tests, test{value, c.extent(q)})

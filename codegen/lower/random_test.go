@@ -477,6 +477,9 @@ func parallelise(g *generator, s *schedule.Scheduled) {
 	for _, v := range g.computed(s) {
 		if s.Memory(v) == schedule.Local && g.chance(0.25) {
 			_ = s.SetMemory(v, schedule.Shared)
+			if d := s.Fusion().Expr(s.Fusion().Val(v).Def); d.Op == core.SetOp && g.chance(0.5) {
+				_ = s.SetCopy(v, schedule.AsyncCopy, schedule.CacheUnspecified)
+			}
 		}
 	}
 	m, err := schedule.Map(s)

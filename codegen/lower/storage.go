@@ -23,7 +23,7 @@ type storage struct {
 // (of Local) or blocks. What is computed in promoted loops is stored as they run
 // only if a loop left of the position is promoted: the promotion may come from
 // another consumer than the one that reads. Otherwise the tensor's own axes are
-// stored: the loops' or, if it is not inlined at all, the logical ones, which the
+// stored: those that the schedule lists, the loops' or, if it is not inlined at all, the logical ones, which the
 // promoted loops write several times.
 func (a *Analysis) storageOf(v core.ValID) storage {
 	memory, loop := a.s.Memory(v), a.s.Loop(v)
@@ -40,6 +40,14 @@ func (a *Analysis) storageOf(v core.ValID) storage {
 		return storage{axes: a.stored(a.f.Val(v).Domain.Logical), compact: true}
 	}
 	st.promoted = !own
+	if alloc, set := a.s.Allocation(v); set && memory == schedule.Shared && own && !slices.ContainsFunc(loop, a.m.IsPromoted) {
+		st.axes = slices.DeleteFunc(a.stored(alloc), func(x core.AxisID) bool {
+			k := slices.Index(loop, x)
+			return k >= 0 && (k < st.position && !a.parallel(x).IsThread() || a.isPrivate(memory, x))
+		})
+		st.compact = slices.ContainsFunc(st.axes, func(x core.AxisID) bool { return !slices.Contains(loop, x) })
+		return st
+	}
 	for k, x := range loop {
 		q := a.m.Promotion(x)
 		coexist := memory == schedule.Shared && a.parallel(x).IsThread()

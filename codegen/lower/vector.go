@@ -73,6 +73,9 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		side.Width = int(width)
 	}
 	return l.conditional(cond, func() error {
+		if l.s.CopyKind(v) == schedule.AsyncCopy {
+			return l.asyncCopy(v, dst, src)
+		}
 		if !l.isLocal(dst) && !l.isLocal(src) { // by way of registers
 			id := l.b.Local(l.name("vector"), l.b.Kernel().Buffers[src.Buffer].DType, width)
 			through := l.b.Vector(int(width), id, l.t.Int(0))
@@ -82,6 +85,15 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache})
 		return nil
 	})
+}
+
+// asyncCopy emits a copy that a later wait completes.
+func (l *lowering) asyncCopy(v core.ValID, dst, src kir.Access) error {
+	if n := src.Width * l.b.Kernel().Buffers[src.Buffer].DType.Size(); n != 4 && n != 8 && n != 16 {
+		return l.refuse("copy", v, "%s is copied asynchronously by %d bytes, and only 4, 8 or 16 are copied at once", l.f.Name(v), n)
+	}
+	l.b.Add(kir.AsyncCopy{Dst: dst, Src: src, Guard: scalar.None})
+	return nil
 }
 
 func (l *lowering) isLocal(a kir.Access) bool {
