@@ -56,6 +56,7 @@ func ties(t, from dtype.Type) []float64 {
 // TestConversions runs every element of the narrow types to Float and back, and
 // what lies between them, from each wider type.
 func TestConversions(t *testing.T) {
+	cuda.Slow(t)
 	const random = 1 << 18
 	r := rand.New(rand.NewPCG(3, 4))
 	var kernels []*kir.Kernel

@@ -30,6 +30,7 @@ var (
 // TestSectionsCompileAlone compiles each section with those that it needs and no
 // others, so that none is missing, and looks that none is named in vain.
 func TestSectionsCompileAlone(t *testing.T) {
+	slow(t)
 	declares := map[string][]string{} // names by section
 	for _, s := range sections {
 		for _, declared := range []*regexp.Regexp{declaredType, declaredFunction} {

@@ -115,6 +115,17 @@ func compile(t testing.TB, c nvrtc.Compiler, arch string, texts []string, option
 	return results
 }
 
+var raceDetector bool // set where the tests are built with it
+
+// slow skips a test that spends its time in other programs or on millions of
+// elements, and starts no goroutines: under the race detector it says nothing
+// new.
+func slow(t testing.TB) {
+	if t.Helper(); testing.Short() || raceDetector {
+		t.Skip("takes half a minute")
+	}
+}
+
 // python is the interpreter of the project, or the one that PYTHON names.
 func python() string {
 	if command := os.Getenv("PYTHON"); command != "" {
@@ -126,6 +137,7 @@ func python() string {
 // TestRowsCompile compiles every op of the table on every type in one
 // translation unit.
 func TestRowsCompile(t *testing.T) {
+	slow(t)
 	var kernels []*kir.Kernel
 	for _, r := range rows() {
 		k := r.kernel()

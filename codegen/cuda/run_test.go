@@ -141,9 +141,7 @@ func beyond(x cuda.Row, args []scalar.Value, want scalar.Value) bool {
 // TestRowsRun runs every op of the table on every type on the CPU, and compares
 // with what the op means.
 func TestRowsRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiling all rows takes ten seconds")
-	}
+	cuda.Slow(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	rows := cuda.Rows()
 	var kernels []*kir.Kernel
