@@ -104,6 +104,7 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 func (c *context) threadTests(init bool, w *unsafeWalk, steps []step, targets []core.AxisID) []test {
 	var tests []test
 	shared := c.touchesShared()
+	dividesByZero := slices.ContainsFunc(steps, c.mayDivideByZero)
 	used := func(class core.AxisID) bool {
 		return slices.Contains(targets, class) || slices.ContainsFunc(steps, func(x step) bool {
 			r := &c.graph.relation[x.relation]
@@ -116,13 +117,26 @@ func (c *context) threadTests(init bool, w *unsafeWalk, steps []step, targets []
 			continue
 		}
 		class, value := c.m.AlmostExact(q), c.loops[c.m.LoopClass(a)]
-		if w != nil && (!shared || c.parallel(a).IsBlock()) && c.start[class] == value && used(class) {
+		if w != nil && !dividesByZero && (!shared || c.parallel(a).IsBlock()) && c.start[class] == value && used(class) {
 			w.unsafe[class] = true
 		} else {
 			tests = append(tests, test{value, c.extent(q)})
 		}
 	}
 	return tests
+}
+
+// mayDivideByZero reports whether a step divides by an extent that may be 0. Its
+// loops then have no iteration, which must be tested before.
+func (c *context) mayDivideByZero(x step) bool {
+	t := c.f.Transform(c.graph.relation[x.relation].t)
+	switch {
+	case t.Kind == core.Merge && !x.forward:
+		return c.t.Facts(c.extent(t.In[1])).Lo < 1
+	case t.Kind == core.Split && x.forward:
+		return c.t.Facts(c.extent(t.Out[1])).Lo < 1
+	}
+	return false
 }
 
 // touchesShared reports whether the statement reads or writes shared memory.
