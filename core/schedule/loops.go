@@ -9,15 +9,10 @@ import (
 // A loopGraph says which axes share a generated loop: those of producers left of
 // their compute positions, with what leads to them, and the corresponding ones
 // of their consumers. Nothing else shares a loop, so there is no congruence.
-type loopGraph struct {
-	disjoint
-	// toConsumer holds, by axis, the axes of consumers that share its class
-	// because of an edge.
-	toConsumer map[core.AxisID][]core.AxisID
-}
+type loopGraph struct{ disjoint }
 
 func (s *Scheduled) loopGraph() *loopGraph {
-	l := &loopGraph{toConsumer: map[core.AxisID][]core.AxisID{}}
+	l := &loopGraph{}
 	l.grow(s.f.NumAxes())
 	for _, e := range s.analysis().edges {
 		if s.isInput(e.producer) || s.tensors[e.producer].position == 0 {
@@ -29,7 +24,6 @@ func (s *Scheduled) loopGraph() *loopGraph {
 			for _, b := range consumer {
 				if r.maps(a, b) {
 					l.unite(a, b)
-					l.toConsumer[a] = append(l.toConsumer[a], b)
 				}
 			}
 		}

@@ -14,8 +14,8 @@ import (
 //     in a consumer is promoted to that.
 //  2. push: a transform of promoted inputs promotes its outputs to those of an
 //     equal transform in the same loops, or of a replay of it.
-//  3. choose: of each loop class, a terminal member, or its promotion, that
-//     covers all members and their promotions.
+//  3. choose: of each loop class, a member, or its promotion, that covers all
+//     members and their promotions.
 //  4. push again, for tensors that share outer loops only: where a class with a
 //     promotion that some member lacks splits into loops of one tensor and
 //     shared ones, its promotion is pushed through those transforms. Where one
@@ -36,7 +36,6 @@ type promoter struct {
 	classes    []core.AxisID                      // loop classes in order of first member
 	ofLoop     map[core.AxisID][]core.AxisID      // loop class -> members
 	entering   map[core.AxisID][]core.TransformID // loop class -> transforms that take a member
-	users      [][]core.TransformID               // by original AxisID
 	bySign     map[signature][]core.TransformID
 	resolved   []core.AxisID // step 1, by group
 	partial    bool          // steps 4 and 5 are done; tests switch them off
@@ -75,7 +74,7 @@ func (p *promoter) none() []core.AxisID {
 
 func (p *promoter) collect() {
 	s := p.s
-	p.group, p.users = make([]int, s.f.NumAxes()), make([][]core.TransformID, s.f.NumAxes())
+	p.group = make([]int, s.f.NumAxes())
 	p.ofLoop, p.entering = map[core.AxisID][]core.AxisID{}, map[core.AxisID][]core.TransformID{}
 	groups := map[[2]core.AxisID]int{}
 	for _, v := range s.Tensors() {
@@ -101,7 +100,6 @@ func (p *promoter) collect() {
 	for _, id := range p.transforms {
 		p.enter(id)
 		for _, a := range inputs(p.f.Transform(id)) {
-			p.users[a] = append(p.users[a], id)
 			class := p.loops.find(a)
 			if list := p.entering[class]; len(list) == 0 || list[len(list)-1] != id {
 				p.entering[class] = append(list, id)
@@ -298,18 +296,15 @@ func (p *promoter) choose(promoted, only []core.AxisID) map[core.AxisID]core.Axi
 	for _, class := range p.classes {
 		members := p.ofLoop[class]
 		if only == nil || slices.ContainsFunc(members, func(a core.AxisID) bool { return isAxis(only[p.group[a]]) }) {
-			chosen[class] = p.chooseOne(class, members, promoted, cover)
+			chosen[class] = p.chooseOne(members, promoted, cover)
 		}
 	}
 	return chosen
 }
 
-func (p *promoter) chooseOne(class core.AxisID, members, promoted []core.AxisID, cover *coverage) core.AxisID {
+func (p *promoter) chooseOne(members, promoted []core.AxisID, cover *coverage) core.AxisID {
 	pick, tried, want := core.NoAxis, map[core.AxisID]bool{}, p.wanted(members, promoted)
 	for _, a := range members {
-		if !p.isTerminal(class, a) {
-			continue
-		}
 		q := a
 		if r := promoted[p.group[a]]; isAxis(r) {
 			q = r
@@ -342,22 +337,6 @@ func (p *promoter) wanted(members, promoted []core.AxisID) []core.AxisID {
 		}
 	}
 	return want
-}
-
-// isTerminal reports whether a has no counterpart in a consumer inside the
-// class, or a transform takes it out of the class.
-func (p *promoter) isTerminal(class, a core.AxisID) bool {
-	if len(p.loops.toConsumer[a]) == 0 {
-		return true
-	}
-	for _, id := range p.users[a] {
-		for _, o := range results(p.f.Transform(id)) {
-			if p.loops.find(o) != class {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // toPush returns the promotions of loop classes that step 4 starts from.

@@ -46,6 +46,9 @@ func (x *example) at(t *testing.T, xc, b, yc int) *Mapping {
 	return done[*Mapping](t)(Map(x.s))
 }
 
+// replays returns how many transforms promotion has made.
+func replays(m *Mapping) int { return len(m.transforms) - len(m.s.transforms()) }
+
 // isReplay checks that the promotion of a is no axis of a tensor but the inner
 // part of a split by 4 of z's merged axis.
 func (x *example) isReplay(t *testing.T, m *Mapping, a core.AxisID) {
@@ -66,6 +69,7 @@ func TestPromotionOfTheExample(t *testing.T) {
 		require.Equal(t, m.Exact(z), m.Exact(m.Promotion(a)))
 	}
 	m := x.at(t, 2, 2, 2) // fully inlined
+	require.Equal(t, 0, replays(m))
 	for _, v := range []core.ValID{x.xc, x.b, x.yc, x.z} {
 		isZ(m, loop(v, 0), x.outer)
 		isZ(m, loop(v, 1), x.inner)
@@ -85,6 +89,7 @@ func TestPromotionOfTheExample(t *testing.T) {
 	x.isReplay(t, m, loop(x.xc, 1))
 	x.isReplay(t, m, loop(x.b, 1))
 	require.NotEqual(t, m.LoopClass(loop(x.xc, 1)), m.LoopClass(loop(x.b, 1)))
+	require.Equal(t, 2, replays(m))
 	require.Equal(t, `for 0 < 8
   for 1 < 4
     tv4 = set(tv0)
@@ -97,6 +102,7 @@ func TestPromotionOfTheExample(t *testing.T) {
 `, m.LoopNest())
 
 	m = x.at(t, 1, 2, 2)
+	require.Equal(t, 1, replays(m))
 	x.isReplay(t, m, loop(x.xc, 1))
 	isZ(m, loop(x.b, 1), x.inner)
 

@@ -445,8 +445,11 @@ func outcome(seed uint64, set string, partial bool) (s *Scheduled, result string
 	s = g.schedule()
 	defer func() {
 		if r := recover(); r != nil {
-			if u, ok := r.(unreachable); ok && u.promoted {
-				result, err = "refused: storage", nil
+			if u, ok := r.(unreachable); ok {
+				result, err = "refused: no index", nil
+				if u.promoted {
+					result = "refused: storage"
+				}
 				return
 			}
 			err = fmt.Errorf("%v", r)
@@ -538,7 +541,8 @@ func TestRandomSchedules(t *testing.T) {
 				count[result]++
 			}
 			t.Log(count)
-			require.Greater(t, count["right"], int(n)/2)
+			require.Greater(t, count["right"], int(n)*9/10)
+			require.LessOrEqual(t, count["refused: no index"], 1+int(n)/1000)
 		})
 	}
 }

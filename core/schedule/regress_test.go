@@ -64,6 +64,7 @@ func TestReplayOfLoopsOfOneExtent(t *testing.T) {
 	require.Equal(t, []int64{5, 5, 5}, extents(s, s.Loop(z)))
 	done[[]core.Refusal](t)(s.TransformLike(z, nil))
 	steps(t, s.InlineAt(tv(s, 3), 2, false), s.InlineAt(tv(s, 2), 1, false))
+	require.Equal(t, 7, replays(done[*Mapping](t)(Map(s))))
 	requireEval(t, s)
 }
 
@@ -91,8 +92,57 @@ output %4
 		steps(t, s.Merge(z, 0, 1), s.Split(z, 0, 4, true), s.Merge(z, 1, 2))
 		done[[]core.Refusal](t)(s.TransformLike(z, nil))
 		steps(t, s.InlineAt(tv(s, 3), inner, false), s.InlineAt(tv(s, 2), 1, false))
+		require.Equal(t, 5-2*inner, replays(done[*Mapping](t)(Map(s))))
 		requireEval(t, s)
 	}
+}
+
+// Where a class is both promoted by step 4 and shared, what covers more is pushed.
+func TestPushOfWhatCoversMore(t *testing.T) {
+	s := parsed(t, `%0 = tensor i64 [3] contiguity=[yes]
+%1 = tensor i64 [3, 3] contiguity=[yes, yes]
+%2 = tensor i64 [4, 3, 3] contiguity=[yes, yes, yes]
+%3 = neg %0
+%4 = broadcast %3 is_broadcast_dim=[false, true]
+%5 = mul %4, %1
+%6 = broadcast %5 is_broadcast_dim=[true, false, false]
+%7 = add %6, %2
+output %7
+`)
+	z := tv(s, 7)
+	steps(t, s.Merge(z, 0, 1), s.Split(z, 0, 6, true), s.Merge(z, 1, 2), s.Split(z, 1, 3, true), s.Reorder(z, map[int]int{0: 2}))
+	require.Equal(t, []int64{6, 3, 2}, extents(s, s.Loop(z)))
+	done[[]core.Refusal](t)(s.TransformLike(z, nil))
+	for _, n := range []int{6, 5, 4, 3} {
+		require.NoError(t, s.InlineAt(tv(s, n), 1, false))
+	}
+	requireEval(t, s)
+	m := done[*Mapping](t)(Map(s))
+	for _, n := range []int{3, 4, 5, 6} {
+		require.Equal(t, []int64{6, 3, 2}, extents(m.s, []core.AxisID{m.Promotion(s.Loop(tv(s, n))[0]), m.Promotion(s.Loop(tv(s, n))[1]), m.Promotion(s.Loop(tv(s, n))[2])}))
+	}
+}
+
+// A loop over a broadcast that nothing resolves runs once, also where it is
+// pushed through a split.
+func TestPushOfABroadcast(t *testing.T) {
+	s := parsed(t, `%0 = tensor i64 [1, 12] contiguity=[none, yes]
+%1 = tensor i64 [1, 1, 12] contiguity=[none, none, yes]
+%2 = sum %0 dims=[1] keepdim=false dtype=i64
+%3 = broadcast %2 is_broadcast_dim=[false, true, true]
+%4 = mul %1, %3
+output %4
+`)
+	z := tv(s, 4)
+	steps(t, s.Split(z, 1, 4, true), s.Merge(z, 0, 1), s.Merge(z, 1, 2), s.Reorder(z, map[int]int{1: 0}), s.Split(z, 0, 1, true), s.Split(z, 2, 4, false))
+	require.Equal(t, []int64{12, 1, 1, 1}, extents(s, s.Loop(z)))
+	done[[]core.Refusal](t)(s.TransformLike(z, nil))
+	steps(t, s.InlineAt(tv(s, 3), 3, false), s.InlineAt(tv(s, 2), 1, false))
+	m := done[*Mapping](t)(Map(s))
+	for _, a := range s.Loop(tv(s, 3)) {
+		require.NotEqual(t, int64(4), extents(m.s, []core.AxisID{m.Promotion(a)})[0])
+	}
+	requireEval(t, s)
 }
 
 // Axes of one tensor that come together through others are refused: the root
