@@ -41,6 +41,7 @@ func FieldNames(k *kir.Kernel) []string { return newPrinter(k, Options{}).argume
 var (
 	Compile = compile
 	Python  = python
+	Slow    = slow
 )
 
 const Root = root
