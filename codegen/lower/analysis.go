@@ -13,6 +13,8 @@ type Analysis struct {
 	s           *schedule.Scheduled
 	f           *core.Fusion
 	graph       *graph
+	alias       map[core.ValID]core.ValID // output -> the input whose memory it gets
+	overwritten map[core.ValID]core.ValID // the other way round
 	tensors     map[core.ValID]*tensor
 	readers     map[core.ValID][]core.ExprID
 	omitted     rule
@@ -38,6 +40,7 @@ type tensor struct {
 // analyse computes the Analysis of m.
 func analyse(m *schedule.Mapping, o Options) *Analysis {
 	a := &Analysis{m: m, omitted: o.omitted, cooperative: o.Cooperative, s: m.Scheduled(), f: m.Fusion(), tensors: map[core.ValID]*tensor{}, readers: map[core.ValID][]core.ExprID{}}
+	a.findAliases()
 	a.graph = newGraph(m)
 	seen := map[core.AxisID]bool{}
 	for _, v := range a.s.Tensors() {

@@ -171,6 +171,20 @@ output %1
 		}
 		must(t, s.InlineAt(tile, 1, false))
 	}},
+	{name: "in place", text: `%0 = tensor f32 [-1, -1] contiguity=[no, yes] stride_order=[0, 1]
+%1 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%2 = add %0, %1
+%3 = mul %2, %0
+output %3 alias %0
+`, sizes: [][]int64{{6, 5}, {6, 5}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
+		out := tv(s, 3)
+		must(t, s.Merge(out, 0, 1), s.Split(out, 0, 8, true))
+		_, err := s.TransformLike(out, nil)
+		must(t, err)
+		parallelised(t, s, 0, schedule.BIDx)
+		parallelised(t, s, 1, schedule.TIDx)
+		must(t, s.InlineMost(nil, nil))
+	}},
 	{name: "half sum", text: `%0 = tensor f16 [4, 64] contiguity=[yes, yes]
 %1 = sum %0 dims=[1] keepdim=false dtype=f16
 output %1

@@ -44,7 +44,7 @@ type run struct {
 // lowered returns the kernel of s, verified after each pass.
 func lowered(s *schedule.Scheduled, o Options) (*kir.Kernel, error) {
 	return lowerWith(s, o, func(p Pass, k *kir.Kernel) error {
-		if p.Name == "launch" || p.Name == "statements" || p.Name == "registers" { // shared memory has no place yet
+		if !p.Complete {
 			return nil
 		}
 		return k.Verify()
@@ -70,7 +70,7 @@ func (r *run) simulate(s *schedule.Scheduled, k *kir.Kernel, order sim.Order) ([
 	if err != nil {
 		return nil, err
 	}
-	h := &host{run: r, s: s, k: k, bind: bind, memory: map[core.ValID]*fusionfuzz.Memory{}, integers: map[uint32]int64{}}
+	h := &host{run: r, s: s, k: k, bind: bind, memory: map[core.ValID]*fusionfuzz.Memory{}, integers: map[uint32]int64{}, given: map[core.ValID]*sim.Memory{}}
 	arguments, outputs, err := h.arguments()
 	if err != nil {
 		return nil, err
@@ -96,6 +96,7 @@ type host struct {
 	bind     *core.Binding
 	memory   map[core.ValID]*fusionfuzz.Memory
 	integers map[uint32]int64
+	given    map[core.ValID]*sim.Memory
 }
 
 func (h *host) arguments() ([]sim.Argument, []kir.BufferID, error) {
@@ -175,10 +176,19 @@ func (h *host) pointer(a kir.Argument) (*sim.Memory, bool, error) {
 		return &sim.Memory{Data: make([]byte, n*int64(b.DType.Size())), Undefined: !b.Zeroed}, false, err
 	}
 	if in := h.input(v); in != nil {
+		if m := h.given[v]; m != nil {
+			return m, false, nil
+		}
 		m := fusionfuzz.NewMemory(in.Array.Type, in.Array.Shape, in.Strides, 0)
 		m.Write(in.Array)
 		h.memory[v] = m
-		return &sim.Memory{Data: m.Bytes()}, false, nil
+		h.given[v] = &sim.Memory{Data: m.Bytes()}
+		return h.given[v], false, nil
+	}
+	for _, o := range f.Outputs() {
+		if o.Val == v && o.Alias != core.NoVal {
+			return h.overwritten(v, o.Alias)
+		}
 	}
 	sizes, err := h.bind.Shape(v)
 	if err != nil {
@@ -200,6 +210,13 @@ func (h *host) pointer(a kir.Argument) (*sim.Memory, bool, error) {
 		isOutput = isOutput || o.Val == v && core.NumElements(sizes) > 0
 	}
 	return &sim.Memory{Data: h.memory[v].Bytes(), Undefined: true}, isOutput, nil
+}
+
+// overwritten returns the memory of input in, which output v gets.
+func (h *host) overwritten(v, in core.ValID) (*sim.Memory, bool, error) {
+	m, _, err := h.pointer(kir.Argument{Host: kir.HostValue{Tensor: in}})
+	h.memory[v] = h.memory[in]
+	return m, false, err
 }
 
 func (h *host) size(id scalar.ID) (int64, error) {

@@ -145,6 +145,7 @@ func (c *context) write(w core.ValID) (kir.Access, error) {
 	if !ok {
 		return kir.Access{}, c.refuse("index", w, "the loops of %s do not lead to its elements in memory", c.f.Name(w))
 	}
+	c.touched(w, coords)
 	return c.at(w, coords), nil
 }
 
@@ -212,6 +213,7 @@ func (c *context) read(o operand) (kir.Access, error) {
 		return kir.Access{}, err
 	}
 	n := len(t.storage.axes)
+	c.touched(o.v, coords[:n])
 	return c.at(o.v, coords[:n]), c.sees(o.v, apart, coords[n:])
 }
 

@@ -36,25 +36,28 @@ type Options struct {
 
 // A Pass is a step of lowering.
 type Pass struct {
-	Name string
-	Does string
-	Why  string // it stands where it does
-	run  func(*lowering) error
+	Name     string
+	Does     string
+	Why      string // it stands where it does
+	Complete bool   // [kir.Kernel.Verify] accepts the kernel after it
+	run      func(*lowering) error
 }
 
 // Passes returns the steps of lowering, in order.
 func Passes() []Pass {
 	return []Pass{
-		{"launch", "gives the kernel a pointer for each tensor in global memory and its numbers of threads and blocks",
-			"statements name buffers and thread indices", (*lowering).launch},
-		{"statements", "opens the loops, declares storage where it is needed and emits each statement with its indices and guards",
-			"all later passes work on the kernel alone", (*lowering).statements},
-		{"registers", "unrolls the loops that index arrays of registers",
-			"it must see all accesses of a buffer", (*lowering).registers},
-		{"synchronise", "places shared memory and barriers",
-			"it needs exact indices, and orders whatever the passes before it emit", (*lowering).synchronise},
-		{"index type", "chooses the type of index arithmetic",
-			"it must see every expression of the kernel", (*lowering).chooseIndex},
+		{Name: "launch", Does: "gives the kernel a pointer for each tensor in global memory and its numbers of threads and blocks",
+			Why: "statements name buffers and thread indices", run: (*lowering).launch},
+		{Name: "statements", Does: "opens the loops, declares storage where it is needed and emits each statement with its indices and guards",
+			Why: "all later passes work on the kernel alone", run: (*lowering).statements},
+		{Name: "overwriting", Does: "refuses kernels that overwrite an input too early",
+			Why: "it looks at the accesses of all statements", run: (*lowering).overwriting},
+		{Name: "registers", Does: "unrolls the loops that index arrays of registers",
+			Why: "it looks at all accesses of a buffer", run: (*lowering).registers},
+		{Name: "synchronise", Does: "places shared memory, barriers and waits",
+			Why: "it needs exact indices, and orders whatever the passes before it emit", Complete: true, run: (*lowering).synchronise},
+		{Name: "index type", Does: "chooses the type of index arithmetic",
+			Why: "it looks at every expression of the kernel", Complete: true, run: (*lowering).chooseIndex},
 	}
 }
 
@@ -73,7 +76,7 @@ func lowerWith(s *schedule.Scheduled, o Options, after func(Pass, *kir.Kernel) e
 		return nil, err
 	}
 	a := analyse(m, o)
-	for _, check := range []func() error{a.checkOperations, a.checkMemory, a.checkThreads} {
+	for _, check := range []func() error{a.checkOperations, a.checkMemory, a.checkThreads, a.checkAliases} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -106,8 +109,11 @@ type lowering struct {
 	numLoops   int
 	numNames   int
 	limited    map[core.ValID]limit
-	fast       *fastCopy // being emitted; nil: none
-	unswitched bool      // a copy of an unswitched nest is being emitted
+	reads      map[core.ValID][]touch // of an input, by the output that gets its memory
+	writes     map[core.ValID][]touch
+	late       []core.ValID // outputs whose input is read after a write
+	fast       *fastCopy    // being emitted; nil: none
+	unswitched bool         // a copy of an unswitched nest is being emitted
 }
 
 func newLowering(a *Analysis, o Options) *lowering {
@@ -115,7 +121,7 @@ func newLowering(a *Analysis, o Options) *lowering {
 		o.Name = "kernel"
 	}
 	b := kir.NewBuilder(o.Name, dtype.Int)
-	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}}
+	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}, reads: map[core.ValID][]touch{}, writes: map[core.ValID][]touch{}}
 	l.arguments = newArguments(l)
 	return l
 }
@@ -229,10 +235,7 @@ func (l *lowering) global(v core.ValID) error {
 	if !x.DType.Computes() {
 		return l.refuse("element type", v, "%s has elements of %v, which this build does not load or store", name, x.DType)
 	}
-	if slices.ContainsFunc(l.f.Outputs(), func(o core.Output) bool { return o.Val == v && o.Alias != core.NoVal }) {
-		return l.refuse("alias", v, "%s is written to the memory of an input, which this build does not lower", name)
-	}
-	alloc, _ := l.s.Allocation(v)
+	alloc := l.allocation(v)
 	logical := x.Domain.Logical
 	for _, a := range alloc {
 		if !slices.Contains(logical, a) {
@@ -244,7 +247,8 @@ func (l *lowering) global(v core.ValID) error {
 	k := l.b.Kernel()
 	k.Arguments[len(k.Arguments)-1].Host = kir.HostValue{Tensor: v, Scalar: scalar.None, Stride: -1}
 	b := &k.Buffers[id]
-	b.Stride, b.ReadOnly = stride, x.Input
+	_, overwritten := l.overwritten[v]
+	b.Stride, b.ReadOnly = stride, x.Input && !overwritten
 	b.Size = l.elements(shape, stride)
 	for _, a := range logical {
 		if l.f.Axis(a).Expanded != scalar.None && l.t.Facts(l.size(l.f.Axis(a).Expanded)).Lo < 1 {
@@ -281,7 +285,11 @@ func (l *lowering) elements(shape, stride []index) index {
 // of its own. A stride that is promised to be dense is the product of what is
 // inside of it.
 func (l *lowering) layout(v core.ValID, alloc []core.AxisID) (shape, stride []index) {
-	contig := l.s.Contiguity(v)
+	owner := v
+	if in, ok := l.alias[v]; ok {
+		owner = in
+	}
+	contig := l.s.Contiguity(owner)
 	next := l.t.Int(1)
 	for k := len(alloc) - 1; k >= 0; k-- {
 		a := alloc[k]
@@ -289,8 +297,8 @@ func (l *lowering) layout(v core.ValID, alloc []core.AxisID) (shape, stride []in
 			continue
 		}
 		s := next
-		if l.f.Val(v).Input && contig[k] != core.Yes {
-			s = l.arguments.integer(kir.HostValue{Tensor: v, Scalar: scalar.None, Stride: k}, fmt.Sprintf("%s_s%d", l.f.Name(v), k))
+		if l.f.Val(owner).Input && contig[k] != core.Yes {
+			s = l.arguments.integer(kir.HostValue{Tensor: owner, Scalar: scalar.None, Stride: k}, fmt.Sprintf("%s_s%d", l.f.Name(owner), k))
 		}
 		n := l.extent(a)
 		shape, stride = append(shape, n), append(stride, s)

@@ -28,8 +28,7 @@ type storage struct {
 func (a *Analysis) storageOf(v core.ValID) storage {
 	memory, loop := a.s.Memory(v), a.s.Loop(v)
 	if memory == schedule.Global {
-		alloc, _ := a.s.Allocation(v)
-		return storage{axes: a.stored(alloc), compact: true}
+		return storage{axes: a.stored(a.allocation(v)), compact: true}
 	}
 	st := storage{}
 	for st.position < a.s.Position(v) && !unrolls(a.m.Parallel(loop[st.position])) {

@@ -1,0 +1,110 @@
+package lower
+
+import (
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+)
+
+// findAliases notes the outputs that are written to the memory of inputs.
+func (a *Analysis) findAliases() {
+	a.alias, a.overwritten = map[core.ValID]core.ValID{}, map[core.ValID]core.ValID{}
+	for _, o := range a.f.Outputs() {
+		if o.Alias != core.NoVal {
+			a.alias[o.Val], a.overwritten[o.Alias] = o.Alias, o.Val
+		}
+	}
+}
+
+// allocation returns the axes of v in memory order, outermost first: of an
+// output in the memory of an input as that has them.
+func (a *Analysis) allocation(v core.ValID) []core.AxisID {
+	in, ok := a.alias[v]
+	if !ok {
+		alloc, _ := a.s.Allocation(v)
+		return alloc
+	}
+	alloc, _ := a.s.Allocation(in)
+	logical, mine := a.f.Axes(in), a.f.Axes(v)
+	out := make([]core.AxisID, len(alloc))
+	for i, x := range alloc {
+		out[i] = mine[slices.Index(logical, x)]
+	}
+	return out
+}
+
+// checkAliases refuses outputs in the memory of inputs that are not laid out like
+// them, or that are somewhere else too.
+func (a *Analysis) checkAliases() error {
+	for _, o := range a.f.Outputs() {
+		in, ok := a.alias[o.Val]
+		if !ok {
+			continue
+		}
+		name := a.f.Name(o.Val)
+		if a.f.Val(o.Val).Input || slices.ContainsFunc(a.f.Outputs(), func(p core.Output) bool { return p.Val == o.Val && p.Alias != in }) {
+			return a.refuse("alias", o.Val, "%s is written to the memory of %s and is another output or an input too: copy it", name, a.f.Name(in))
+		}
+		logical, mine := a.f.Axes(in), a.f.Axes(o.Val)
+		for i, x := range logical {
+			if a.isBroadcast(x) != a.isBroadcast(mine[i]) {
+				return a.refuse("alias", o.Val, "%s is written to the memory of %s, and only one of them has elements of its own along dimension %d", name, a.f.Name(in), i)
+			}
+		}
+	}
+	return nil
+}
+
+// A touch is an access to memory that an input and an output share.
+type touch struct {
+	loops  []core.AxisID // around it, without those of one iteration or instruction
+	coords []index
+	shared bool // more than one thread makes it
+}
+
+// touched notes an access of the statement to v, an operand or the result, if
+// its memory is shared so.
+func (c *context) touched(v core.ValID, coords []index) {
+	out, isInput := c.overwritten[v]
+	if _, isOutput := c.alias[v]; isOutput {
+		out = v
+	} else if !isInput {
+		return
+	}
+	t := touch{coords: coords, shared: c.redundant || len(c.onceAmongThreads(nil)) > 0}
+	for _, class := range c.m.Nest(c.f.Val(c.tensor.v).Def) {
+		if !c.isOne(c.m.Promotion(class)) && c.parallel(class) != schedule.Vectorize {
+			t.loops = append(t.loops, class)
+		}
+	}
+	if isInput && len(c.writes[out]) > 0 {
+		c.late = append(c.late, out)
+	}
+	if isInput {
+		c.reads[out] = append(c.reads[out], t)
+	} else {
+		c.writes[out] = append(c.writes[out], t)
+	}
+}
+
+// overwriting is a pass. It refuses kernels that may read an element of an input
+// after it was overwritten: all reads must be in the loops of the write, before
+// it, of the elements that are written there, and each thread has elements of
+// its own.
+func (l *lowering) overwriting() error {
+	for _, o := range l.f.Outputs() {
+		v := o.Val
+		if o.Alias == core.NoVal || len(l.reads[v]) == 0 {
+			continue
+		}
+		safe := !slices.Contains(l.late, v) && !slices.ContainsFunc(l.writes[v], func(w touch) bool { return w.shared })
+		for _, r := range l.reads[v] {
+			safe = safe && slices.ContainsFunc(l.writes[v], func(w touch) bool { return slices.Equal(r.loops, w.loops) && slices.Equal(r.coords, w.coords) })
+		}
+		if !safe {
+			return l.refuse("alias", v, "%s is written to the memory of %s, of which an element may be read after that: read it just before, in the same loops", l.f.Name(v), l.f.Name(o.Alias))
+		}
+	}
+	return nil
+}
