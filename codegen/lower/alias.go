@@ -61,6 +61,7 @@ type touch struct {
 	loops  []core.AxisID // around it, without those of one iteration or instruction
 	coords []index
 	shared bool // more than one thread makes it
+	number int  // of the statement
 }
 
 // touched notes an access of the statement to v, an operand or the result, if
@@ -72,14 +73,11 @@ func (c *context) touched(v core.ValID, coords []index) {
 	} else if !isInput {
 		return
 	}
-	t := touch{coords: coords, shared: c.redundant || len(c.onceAmongThreads(nil)) > 0}
+	t := touch{coords: coords, number: c.numStatements, shared: c.redundant || len(c.onceAmongThreads(nil)) > 0}
 	for _, class := range c.m.Nest(c.f.Val(c.tensor.v).Def) {
 		if !c.isOne(c.m.Promotion(class)) && c.parallel(class) != schedule.Vectorize {
 			t.loops = append(t.loops, class)
 		}
-	}
-	if isInput && len(c.writes[out]) > 0 {
-		c.late = append(c.late, out)
 	}
 	if isInput {
 		c.reads[out] = append(c.reads[out], t)
@@ -98,9 +96,11 @@ func (l *lowering) overwriting() error {
 		if o.Alias == core.NoVal || len(l.reads[v]) == 0 {
 			continue
 		}
-		safe := !slices.Contains(l.late, v) && !slices.ContainsFunc(l.writes[v], func(w touch) bool { return w.shared })
+		safe := !slices.ContainsFunc(l.writes[v], func(w touch) bool { return w.shared })
 		for _, r := range l.reads[v] {
-			safe = safe && slices.ContainsFunc(l.writes[v], func(w touch) bool { return slices.Equal(r.loops, w.loops) && slices.Equal(r.coords, w.coords) })
+			safe = safe && slices.ContainsFunc(l.writes[v], func(w touch) bool {
+				return r.number <= w.number && slices.Equal(r.loops, w.loops) && slices.Equal(r.coords, w.coords)
+			})
 		}
 		if !safe {
 			return l.refuse("alias", v, "%s is written to the memory of %s, of which an element may be read after that: read it just before, in the same loops", l.f.Name(v), l.f.Name(o.Alias))

@@ -138,6 +138,7 @@ func (l *lowering) declare(v core.ValID) error {
 
 // statement emits the expression id.
 func (l *lowering) statement(id core.ExprID) error {
+	l.numStatements++
 	e := l.f.Expr(id)
 	c := l.context(e.Out[0], false)
 	if e.Op.Class == core.Reduction {

@@ -99,21 +99,21 @@ func lowerWith(s *schedule.Scheduled, o Options, after func(Pass, *kir.Kernel) e
 // A lowering is a kernel being built.
 type lowering struct {
 	*Analysis
-	options    Options
-	b          *kir.Builder
-	t          *scalar.Table // of the kernel
-	arguments  arguments
-	dimensions []dimension
-	buffers    map[core.ValID]kir.BufferID
-	loops      map[core.AxisID]index // loop class -> value, of the loops that are open
-	numLoops   int
-	numNames   int
-	limited    map[core.ValID]limit
-	reads      map[core.ValID][]touch // of an input, by the output that gets its memory
-	writes     map[core.ValID][]touch
-	late       []core.ValID // outputs whose input is read after a write
-	fast       *fastCopy    // being emitted; nil: none
-	unswitched bool         // a copy of an unswitched nest is being emitted
+	options       Options
+	b             *kir.Builder
+	t             *scalar.Table // of the kernel
+	arguments     arguments
+	dimensions    []dimension
+	buffers       map[core.ValID]kir.BufferID
+	loops         map[core.AxisID]index // loop class -> value, of the loops that are open
+	numLoops      int
+	numNames      int
+	limited       map[core.ValID]limit
+	reads         map[core.ValID][]touch // of an input, by the output that gets its memory
+	writes        map[core.ValID][]touch
+	numStatements int
+	fast          *fastCopy // being emitted; nil: none
+	unswitched    bool      // a copy of an unswitched nest is being emitted
 }
 
 func newLowering(a *Analysis, o Options) *lowering {
