@@ -271,11 +271,3 @@ func checked(t *testing.T, s *schedule.Scheduled, original *core.Fusion, want st
 	}
 	return k
 }
-
-// refused requires that s is refused with the sentence.
-func refused(t *testing.T, s *schedule.Scheduled, sentence string) {
-	t.Helper()
-	_, err := lowered(s, Options{})
-	require.Error(t, err)
-	require.Contains(t, err.Error(), sentence)
-}
