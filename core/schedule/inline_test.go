@@ -125,20 +125,30 @@ func TestPositionsTogether(t *testing.T) {
 	require.Equal(t, []int{2, 0}, []int{s.Position(b), s.Position(n)})
 }
 
-// p is not inlined, but it and its reader c share a loop by way of what both
+// p, tv2, is not inlined, but it and its reader c, tv3, share a loop by way of what both
 // read, and c reads all of p in each iteration.
 func TestSharedLoopOfOtherIterations(t *testing.T) {
-	s := parsed(t, `%0 = tensor i64 [3] contiguity=[yes]
+	s := parsed(t, `%0 = tensor i64 [1, 2, 3] contiguity=[none, yes, yes]
 %1 = neg %0
-%2 = mul %1, %1
-%3 = broadcast %1 is_broadcast_dim=[false, true]
-%4 = broadcast %2 is_broadcast_dim=[true, false]
-%5 = add %3, %4
-output %5
+%2 = add %1, %0
+%3 = sum %2 dims=[1] keepdim=false dtype=i64
+%4 = broadcast %3 is_broadcast_dim=[false, true, false]
+%5 = mul %2, %4
+%6 = add %1, %5
+output %6
 `)
-	s.tensors[tv(s, 1)].position, s.tensors[tv(s, 3)].position = 1, 1
+	for _, n := range []int{1, 2, 4, 5, 6} {
+		require.NoError(t, s.Merge(tv(s, n), 0, 1))
+	}
+	for _, n := range []int{5, 4, 3, 1} {
+		require.GreaterOrEqual(t, s.MaxPosition(tv(s, n), true).Position, 1)
+		s.tensors[tv(s, n)].position = 1
+	}
 	_, err := Map(s)
-	require.Error(t, err)
+	require.EqualError(t, err, "tv2 and tv3 would be in one loop, in which tv3 reads elements of tv2 of other iterations")
+	require.NoError(t, s.InlineMost(nil, nil))
+	require.NoError(t, s.Verify())
+	requireEval(t, s)
 }
 
 // The results of one expression run in one loop.
