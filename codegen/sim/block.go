@@ -84,11 +84,9 @@ func newBlock(m *machine) *block {
 func (b *block) start(number int32) {
 	b.number, b.epoch, b.known, b.publications = number, 0, nil, nil
 	clear(b.shared.cells)
-	clear(b.groups)
 	for l := range b.copies {
 		b.copies[l] = b.copies[l][:0]
 	}
-	clear(b.turn)
 	for w := range b.span {
 		b.startTurn(int32(w))
 	}
@@ -390,10 +388,6 @@ func (b *block) gridBarrier(a *access) bool {
 	}
 	b.waiting, b.waitsOn = a, word{b.memoryOf(a), w.element(w.lanes[0]) * int64(a.element)}
 	if b.yield == nil {
-		if b.m.blocks == 1 {
-			b.m.release([]*block{b})
-			return true
-		}
 		b.found(Finding{Kind: Deadlock, Thread: int(b.lanes[0]), Detail: "blocks of a launch that is not cooperative may not wait for each other"}, a.at)
 		b.m.stuck = true
 		return false

@@ -109,6 +109,42 @@ func TestFindings(t *testing.T) {
 				b.Add(kir.Move{Dst: b.Vector(2, a, b.T.Int(1), b.T.Int(2)), Src: b.Vector(2, r, b.T.Int(0))})
 			}, nil)
 		}, []sim.Kind{sim.OutOfBounds}, "end outside the shape"},
+		{"an undefined value, written and read again", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			b.Store(b.Load(b.Local("r", dtype.Float)), y, t)
+			b.Store(b.Load(y, t), y, t)
+		}, []sim.Kind{sim.Uninitialised}, "at s1 `y[tx] = r`: the value written depends on memory that nothing wrote (64 times)"},
+		{"an undefined value, added", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			b.Store(one(b), y, t)
+			b.Add(kir.AtomicAdd{Dst: b.At(y, t), Value: b.Load(b.Local("r", dtype.Float)), Old: kir.NoSymbol})
+		}, []sim.Kind{sim.Uninitialised}, "the value added"},
+		{"more threads than the facts say", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			b.Kernel().Launch.Block[0] = b.T.Int(65)
+			b.If(b.T.Lt(t, b.T.Int(9)), func() { b.Store(one(b), y, t) }, nil)
+		}, []sim.Kind{sim.WrongFacts}, "tx is 64"},
+		{"more blocks than the facts say", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			block := b.BlockIndex(0, b.T.Int(2))
+			b.Kernel().Launch.Grid[0] = b.T.Int(3)
+			b.If(b.T.Lt(b.T.Add(block, t), b.T.Int(1)), func() { b.Store(one(b), y, t) }, nil)
+		}, []sim.Kind{sim.WrongFacts}, "bx is 2"},
+		{"a loop longer than the facts say", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			b.Repeat("i", 4, kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
+			b.Kernel().Body[0].(*kir.For).Stop = b.T.Int(5)
+		}, []sim.Kind{sim.WrongFacts}, "at s0 `for i in [0, 5) step 1 rolled`: i is 4, which is not a multiple of 1 in [0, 3]"},
+		{"a longer loop than the facts say for some threads", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			b.Repeat("i", 4, kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
+			b.Kernel().Body[0].(*kir.For).Stop = t
+		}, []sim.Kind{sim.WrongFacts}, "i is 4"},
+		{"a loop of undefined length", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			k := b.Let("k", b.Load(b.Local("r", dtype.Int32)), scalar.Unknown())
+			b.For("i", b.T.Int(0), k, b.T.Int(1), kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
+		}, []sim.Kind{sim.Uninitialised}, "a bound of the loop"},
+		{"a loop without a step", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			b.For("i", b.T.Int(0), b.T.Int(4), b.T.Int(0), kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
+		}, []sim.Kind{sim.Deadlock}, "the step of the loop is 0"},
+		{"a warp barrier for one half after a condition for the other", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+			b.If(b.T.Lt(b.T.Mod(t, b.T.Int(32)), b.T.Int(16)), func() { b.Store(one(b), y, t) }, nil)
+			b.If(b.T.Lt(b.T.Int(15), b.T.Mod(t, b.T.Int(32))), func() { b.Add(kir.Barrier{Scope: kir.WarpScope}) }, nil)
+		}, []sim.Kind{sim.DivergentBarrier}, ""},
 		{"an index beyond 32 bits", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
 			k := b.Let("k", b.Index(dtype.Int, b.T.Mul(t, b.T.Int(1<<20))), scalar.Range(0, 1<<26))
 			b.Store(one(b), y, b.T.Min(b.T.Mul(k, k), b.T.Int(63)))
@@ -255,6 +291,50 @@ func TestFindings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWideArgument: an argument that the kernel's index type does not hold.
+func TestWideArgument(t *testing.T) {
+	b := kir.NewBuilder("wide", dtype.Int32)
+	n, y := b.Integer("n", scalar.Range(0, 1<<40)), b.Global("y", dtype.Float, b.T.Int(32))
+	b.If(b.T.Lt(b.Thread(0, 32), n), func() { b.Store(b.Float(dtype.Float, 1), y, b.Thread(0, 32)) }, nil)
+	for size, want := range map[int64][]sim.Kind{20: nil, 1<<32 + 20: {sim.Overflow}} {
+		report, err := sim.Run(b.Kernel(), []sim.Argument{integer(size), pointer(room(128))}, sim.Options{})
+		require.NoError(t, err)
+		require.Equal(t, want, kinds(report))
+	}
+}
+
+// TestIllegalAccesses: a load that is reported gives 0, and the threads with
+// legal accesses have theirs.
+func TestIllegalAccesses(t *testing.T) {
+	b := kir.NewBuilder("illegal", dtype.Int32)
+	x, y := b.Input("x", dtype.Float, b.T.Int(60)), b.Global("y", dtype.Float, b.T.Int(64))
+	t0 := b.Thread(0, 64)
+	r := b.Local("r", dtype.Float, 2)
+	b.Store(b.Op(core.AddOp, b.Load(x, t0), b.Float(dtype.Float, 5)), y, t0)
+	b.Add(kir.Move{Dst: b.At(r, b.T.Int(0)), Src: b.At(x, t0)})
+	// Threads from 4 to 11 alone have a target, those above 59 no source.
+	b.Store(b.Float(dtype.Float, 9), r, b.T.Int(0))
+	b.Add(kir.Move{Dst: b.At(r, b.T.Sub(b.T.FloorDiv(t0, b.T.Int(4)), b.T.Int(1))), Src: b.At(x, t0)})
+	b.If(b.T.And(b.T.Le(b.T.Int(4), t0), b.T.Lt(t0, b.T.Int(8))), func() { b.Store(b.Load(r, b.T.Int(0)), y, t0) }, nil)
+	report, err := sim.Run(b.Kernel(), []sim.Argument{pointer(counted(60, sample)), pointer(room(256))}, sim.Options{})
+	require.NoError(t, err)
+	require.Equal(t, []sim.Kind{sim.OutOfBounds}, kinds(report))
+	require.Len(t, report.Findings, 3) // one a statement
+
+	out := room(256)
+	_, err = sim.Run(b.Kernel(), []sim.Argument{pointer(counted(60, sample)), pointer(out)}, sim.Options{})
+	require.NoError(t, err)
+	holds(out, func(i int) float32 {
+		switch {
+		case 4 <= i && i < 8:
+			return sample(i)
+		case i < 60:
+			return sample(i) + 5
+		}
+		return 5
+	})(t)
 }
 
 // TestWriteUnderSource: the source of an asynchronous copy may not change
@@ -423,6 +503,11 @@ func TestCounters(t *testing.T) {
 	require.Greater(t, plain.SharedWavefronts, 5*padded.SharedWavefronts)
 	require.Equal(t, int64(4*40*70), padded.GlobalRead)
 	require.Equal(t, int64(4*40*70), padded.GlobalWritten)
+
+	stages := run(pipeline(drained...))
+	require.Equal(t, int64(5*64*16), stages.GlobalRead, "guarded copies that write zeros read nothing")
+	require.Equal(t, int64(2*(7+5*4+1+1)), stages.SharedRequests)     // copies, loads, and the epilogue
+	require.Equal(t, int64(5*4+5*4+4+4), run(ticket()).GlobalWritten) // partial sums, atomics, the sum, the counter
 
 	vectors := run(vectorised())
 	require.Equal(t, sim.Counters{Statements: 128 * (1 + 1 + 1 + 4 + 1), WarpStatements: 4 * 8, GlobalRequests: 8, GlobalSectors: 8 * 16,

@@ -182,6 +182,16 @@ func TestMutations(t *testing.T) {
 			come := &kir.If{Cond: l.k.Scalars.Lt(symbol(l.k, "bx"), l.k.Scalars.Int(3)), Then: l.k.Body[n:]}
 			l.k.Body = append(slices.Clone(l.k.Body[:n]), come)
 		}, []sim.Kind{sim.Deadlock}},
+		{"allreduce where one thread of a block waits for others", allreduce, guarded[kir.Barrier](1, firstThread), []sim.Kind{sim.DivergentBarrier}},
+		{"allreduce where blocks wait at several words", allreduce, func(l *launch) {
+			b := buffer(l.k, "word")
+			b.Size, b.Shape[0] = l.k.Scalars.Int(4), l.k.Scalars.Int(4)
+			l.arguments[3] = pointer(zeros(32))
+			replace(1, func(s kir.Barrier) kir.Block {
+				s.Semaphore.Index, s.Semaphore.Coords = symbol(l.k, "bx"), []scalar.ID{symbol(l.k, "bx")}
+				return kir.Block{s}
+			})(l)
+		}, []sim.Kind{sim.Deadlock}},
 		{"allreduce in a launch that is not cooperative", allreduce, func(l *launch) { l.k.Launch.Cooperative = false }, []sim.Kind{sim.Deadlock}},
 		{"allreduce without the partial sums", allreduce, func(l *launch) { drop[*kir.If](2)(l) }, []sim.Kind{sim.Uninitialised}},
 		{"transpose without barrier", func() launch { return transpose(33) }, drop[kir.Barrier](0), []sim.Kind{sim.Race}},

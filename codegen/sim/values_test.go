@@ -189,6 +189,38 @@ func TestOtherValues(t *testing.T) {
 	}
 }
 
+// TestDivergence: both sides of a condition, and loops of different length.
+func TestDivergence(t *testing.T) {
+	b := kir.NewBuilder("divergence", dtype.Int32)
+	i, y := b.Thread(0, 64), b.Global("y", dtype.Float, b.T.Int(64))
+	r := b.Local("r", dtype.Float)
+	add := func(e scalar.ID) { b.Store(b.Op(core.AddOp, b.Load(r), b.Index(dtype.Float, e)), r) }
+	b.If(b.T.Eq(b.T.Mod(i, b.T.Int(3)), b.T.Int(0)),
+		func() { b.Store(b.Float(dtype.Float, 100), r) },
+		func() { b.Store(b.Float(dtype.Float, 200), r) })
+	b.For("k", b.T.Int(0), b.T.FloorDiv(i, b.T.Int(4)), b.T.Int(1), kir.UnrollNone, func(k scalar.ID) { add(b.T.Add(k, i)) })
+	b.For("m", i, b.T.Int(60), b.T.Add(i, b.T.Int(1)), kir.UnrollNone, add)
+	b.Store(b.Load(r), y, i)
+	require.NoError(t, b.Kernel().Verify())
+	out := room(256)
+	report, err := sim.Run(b.Kernel(), []sim.Argument{pointer(out)}, sim.Options{})
+	require.NoError(t, err)
+	require.NoError(t, report.Err())
+	holds(out, func(i int) float32 {
+		want := 200
+		if i%3 == 0 {
+			want = 100
+		}
+		for k := range i / 4 {
+			want += k + i
+		}
+		for m := i; m < 60; m += i + 1 {
+			want += m
+		}
+		return float32(want)
+	})(t)
+}
+
 // TestInPlace: an output may have the memory of an input.
 func TestInPlace(t *testing.T) {
 	b := kir.NewBuilder("inPlace", dtype.Int32)
