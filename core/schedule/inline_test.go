@@ -190,6 +190,6 @@ func TestGrowth(t *testing.T) {
 			done[*Mapping](t)(Map(s))
 		})
 	}
-	small, large := allocations(30), allocations(300)
+	small, large := allocations(100), allocations(1000)
 	require.Less(t, large/small, 13.0)
 }
