@@ -46,6 +46,9 @@ func (a *Analysis) checkAliases() error {
 		if a.f.Val(o.Val).Input || slices.ContainsFunc(a.f.Outputs(), func(p core.Output) bool { return p.Val == o.Val && p.Alias != in }) {
 			return a.refuse("alias", o.Val, "%s is written to the memory of %s and is another output or an input too: copy it", name, a.f.Name(in))
 		}
+		if a.isOutput(in) {
+			return a.refuse("alias", o.Val, "%s is written to the memory of %s, which is an output as it was", name, a.f.Name(in))
+		}
 		logical, mine := a.f.Axes(in), a.f.Axes(o.Val)
 		for i, x := range logical {
 			if a.isBroadcast(x) != a.isBroadcast(mine[i]) {

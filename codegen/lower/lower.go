@@ -56,6 +56,8 @@ func Passes() []Pass {
 			Why: "it looks at all accesses of a buffer", run: (*lowering).registers},
 		{Name: "synchronise", Does: "places shared memory, barriers and waits",
 			Why: "it needs exact indices, and orders whatever the passes before it emit", Complete: true, run: (*lowering).synchronise},
+		{Name: "hoist", Does: "names index expressions that are used again or in deeper loops",
+			Why: "all expressions are there", Complete: true, run: (*lowering).hoist},
 		{Name: "index type", Does: "chooses the type of index arithmetic",
 			Why: "it looks at every expression of the kernel", Complete: true, run: (*lowering).chooseIndex},
 	}

@@ -1,0 +1,157 @@
+package lower
+
+import (
+	"fmt"
+	"slices"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// hoist is a pass. It names expressions that are used several times, or in
+// deeper loops than they depend on, at the start of the innermost loop that they
+// depend on.
+func (l *lowering) hoist() error {
+	h := &hoister{k: l.b.Kernel(), t: l.t, level: map[kir.SymbolID]*hoistLevel{}, uses: map[scalar.ID]hoistUse{}, levels: map[scalar.ID]*hoistLevel{}}
+	top := &hoistLevel{block: &h.k.Body}
+	for i, s := range h.k.Symbols {
+		if s.Kind == kir.Parameter || s.Kind == kir.ThreadIdx || s.Kind == kir.BlockIdx {
+			h.level[kir.SymbolID(i)] = top
+		}
+	}
+	h.top = top
+	h.collect(h.k.Body, top)
+	h.choose()
+	h.insert(top)
+	return nil
+}
+
+// A hoistLevel is the kernel or a loop, which binds symbols.
+type hoistLevel struct {
+	block *kir.Block
+	depth int
+	inner []*hoistLevel
+	names []scalar.ID // hoisted here
+}
+
+// A hoistUse is how often an expression is used, and how deep at most.
+type hoistUse struct{ count, depth int }
+
+type hoister struct {
+	k      *kir.Kernel
+	t      *scalar.Table
+	top    *hoistLevel
+	level  map[kir.SymbolID]*hoistLevel // of what can be hoisted
+	uses   map[scalar.ID]hoistUse
+	levels map[scalar.ID]*hoistLevel
+	number int // of names
+}
+
+// collect notes the uses in a block.
+func (h *hoister) collect(b kir.Block, at *hoistLevel) {
+	use := func(id scalar.ID) { h.use(id, 1, at.depth) }
+	for _, s := range b {
+		statementExprs(h.k, s, use)
+		switch s := s.(type) {
+		case *kir.For:
+			inner := &hoistLevel{block: &s.Body, depth: at.depth + 1}
+			at.inner = append(at.inner, inner)
+			h.level[s.Symbol] = inner
+			h.collect(s.Body, inner)
+		case *kir.If:
+			h.collect(s.Then, at)
+			h.collect(s.Else, at)
+		}
+	}
+}
+
+func (h *hoister) use(id scalar.ID, count, depth int) {
+	u := h.uses[id]
+	h.uses[id] = hoistUse{u.count + count, max(u.depth, depth)}
+}
+
+// choose goes from expressions to their operands: an operand of a hoisted one is
+// used once more, where that is hoisted to.
+func (h *hoister) choose() {
+	for id := scalar.ID(h.t.Len()); id > 0; {
+		id--
+		u, ok := h.uses[id]
+		if !ok || len(h.t.Args(id)) == 0 {
+			continue
+		}
+		at := h.levelOf(id)
+		if at != nil && h.isWorth(id) && (u.count > 1 || u.depth > at.depth) {
+			at.names = append(at.names, id)
+			u = hoistUse{1, at.depth}
+		}
+		for _, a := range h.t.Args(id) {
+			h.use(a, u.count, u.depth)
+		}
+	}
+}
+
+// levelOf returns the innermost level that id depends on, nil if it depends on
+// what is bound in the middle of one.
+func (h *hoister) levelOf(id scalar.ID) *hoistLevel {
+	if at, ok := h.levels[id]; ok {
+		return at
+	}
+	at := h.top
+	h.t.Symbols(id, func(s scalar.ID) {
+		of := h.level[kir.SymbolID(h.t.Tag(s).Val)]
+		if of == nil || at == nil {
+			at = nil
+		} else if of.depth > at.depth {
+			at = of
+		}
+	})
+	h.levels[id] = at
+	return at
+}
+
+// isWorth reports whether id is computed by more than a sum of two, and by
+// nothing that may fail where it is not needed.
+func (h *hoister) isWorth(id scalar.ID) bool {
+	if h.t.Type(id) != dtype.Index && !h.t.Type(id).IsBool() {
+		return false
+	}
+	leaves := 0
+	for _, a := range h.t.Args(id) {
+		if len(h.t.Args(a)) > 0 {
+			leaves++
+		}
+	}
+	simple := h.t.Op(id) == scalar.Add || h.t.Op(id) == scalar.Mul
+	return !(simple && leaves == 0 && len(h.t.Args(id)) <= 2) && h.isTotal(id, map[scalar.ID]bool{})
+}
+
+// isTotal reports whether no divisor in id can be 0.
+func (h *hoister) isTotal(id scalar.ID, seen map[scalar.ID]bool) bool {
+	if seen[id] {
+		return true
+	}
+	seen[id] = true
+	switch h.t.Op(id) {
+	case scalar.FloorDiv, scalar.Mod, scalar.TruncDiv, scalar.Rem:
+		if f := h.t.Facts(h.t.Args(id)[1]); f.Lo < 1 && f.Hi > -1 {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(h.t.Args(id), func(a scalar.ID) bool { return !h.isTotal(a, seen) })
+}
+
+// insert puts the names at the start of their blocks.
+func (h *hoister) insert(at *hoistLevel) {
+	slices.Sort(at.names)
+	var names kir.Block
+	for _, id := range at.names {
+		h.number++
+		h.k.Symbols = append(h.k.Symbols, kir.Symbol{Name: fmt.Sprintf("h%d", h.number-1), Kind: kir.HoistedIndex, Expr: id})
+		names = append(names, kir.Hoist{Symbol: kir.SymbolID(len(h.k.Symbols) - 1), Expr: id})
+	}
+	*at.block = append(names, *at.block...)
+	for _, inner := range at.inner {
+		h.insert(inner)
+	}
+}

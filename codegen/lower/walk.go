@@ -1,0 +1,106 @@
+package lower
+
+import (
+	"slices"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core/scalar"
+)
+
+// walk calls yield for each statement, those around others first.
+func walk(b kir.Block, yield func(kir.Statement)) {
+	for _, s := range b {
+		yield(s)
+		switch s := s.(type) {
+		case *kir.For:
+			walk(s.Body, yield)
+		case *kir.If:
+			walk(s.Then, yield)
+			walk(s.Else, yield)
+		}
+	}
+}
+
+// eachAccess calls yield for the accesses of a statement itself.
+func eachAccess(k *kir.Kernel, s kir.Statement, yield func(a *kir.Access, write bool)) {
+	switch s := s.(type) {
+	case kir.Assign:
+		eachLoad(k, s.Value, yield)
+		yield(&s.Dst, true)
+	case kir.Move:
+		yield(&s.Src, false)
+		yield(&s.Dst, true)
+	case kir.AsyncCopy:
+		yield(&s.Src, false)
+		yield(&s.Dst, true)
+	case kir.AtomicAdd:
+		eachLoad(k, s.Value, yield)
+		yield(&s.Dst, true)
+	case kir.Let:
+		eachLoad(k, s.Value, yield)
+	}
+}
+
+func eachLoad(k *kir.Kernel, id kir.ValueID, yield func(*kir.Access, bool)) {
+	v := &k.Values[id]
+	if v.Kind == kir.Load {
+		yield(&v.Access, false)
+	}
+	for _, a := range v.Args {
+		eachLoad(k, a, yield)
+	}
+	if v.Kind == kir.Random && v.Stream < 0 {
+		eachLoad(k, v.Seed, yield)
+		eachLoad(k, v.Offset, yield)
+	}
+}
+
+// eachExpr calls yield for the index expressions of a kernel.
+func eachExpr(k *kir.Kernel, yield func(scalar.ID)) {
+	for _, id := range slices.Concat(k.Launch.Grid[:], k.Launch.Block[:], []scalar.ID{k.Launch.Shared}) {
+		yield(id)
+	}
+	walk(k.Body, func(s kir.Statement) {
+		statementExprs(k, s, yield)
+		eachAccess(k, s, func(a *kir.Access, _ bool) {
+			for _, c := range a.Coords {
+				yield(c)
+			}
+		})
+	})
+}
+
+// statementExprs calls yield for the index expressions that a statement itself
+// computes.
+func statementExprs(k *kir.Kernel, s kir.Statement, yield func(scalar.ID)) {
+	eachAccess(k, s, func(a *kir.Access, _ bool) { yield(a.Index) })
+	switch s := s.(type) {
+	case kir.Assign:
+		valueExprs(k, s.Value, yield)
+	case kir.AtomicAdd:
+		valueExprs(k, s.Value, yield)
+	case kir.Let:
+		valueExprs(k, s.Value, yield)
+	case kir.AsyncCopy:
+		if s.Guard != scalar.None {
+			yield(s.Guard)
+		}
+	case *kir.For:
+		yield(s.Start)
+		yield(s.Stop)
+		yield(s.Step)
+	case *kir.If:
+		yield(s.Cond)
+	}
+}
+
+// valueExprs calls yield for the index expressions of a value, accesses aside.
+func valueExprs(k *kir.Kernel, id kir.ValueID, yield func(scalar.ID)) {
+	v := &k.Values[id]
+	if v.Kind == kir.IndexValue || v.Kind == kir.Random || v.Kind == kir.Shuffle && v.Mode == kir.ShuffleAt {
+		yield(v.Index)
+	}
+	for _, a := range v.Args {
+		valueExprs(k, a, yield)
+	}
+}
