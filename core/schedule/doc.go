@@ -26,9 +26,9 @@
 //
 // Reading order: scheduled.go, graph.go, transform.go; then what corresponds to
 // what: relation.go (one producer and consumer), classes.go, exact.go,
-// independence.go, loops.go,
-// promote.go, coverage.go, mapping.go; then inlining: maxpos.go, inline.go, nest.go; then
-// copying transforms: spread.go, replay.go, like.go; edit.go, verify.go, text.go.
+// independence.go, loops.go, promote.go, coverage.go, mapping.go; then inlining:
+// maxpos.go, inline.go, nest.go; then copying transforms: spread.go, replay.go,
+// like.go; then edit.go, rfactor.go, verify.go, text.go.
 //
 // The package does not know about devices, indices of elements or CUDA.
 package schedule
