@@ -552,7 +552,7 @@ func TestArguments(t *testing.T) {
 	ok := func() []sim.Argument {
 		return []sim.Argument{integer(32), pointer(zeros(128)), pointer(room(128)), pointer(zeros(4))}
 	}
-	report, err := sim.Run(b.Kernel(), ok(), sim.Options{})
+	report, err := sim.Run(b.Kernel(), ok(), sim.Options{Outputs: []kir.BufferID{x, y}})
 	require.NoError(t, err)
 	require.NoError(t, report.Err())
 	for _, test := range []struct {
