@@ -58,6 +58,7 @@ func analyse(m *schedule.Mapping, o Options) *Analysis {
 			}
 		}
 	}
+	a.cooperative = a.cooperative && !a.reducesBlocks()
 	for _, id := range a.f.Order() {
 		for _, v := range a.f.TensorArgs(a.f.Expr(id)) {
 			if list := a.readers[v]; len(list) == 0 || list[len(list)-1] != id {
@@ -93,6 +94,17 @@ func (a *Analysis) tensor(v core.ValID) *tensor {
 	}
 	t.storage = a.storageOf(v)
 	return t
+}
+
+// reducesBlocks reports whether some tensor is reduced across blocks. The fences
+// of that must not be taken for what orders other accesses of the blocks.
+func (a *Analysis) reducesBlocks() bool {
+	for _, t := range a.tensors {
+		if slices.ContainsFunc(t.loop, func(x core.AxisID) bool { return a.isReduced(x) && a.parallel(x).IsBlock() }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *Analysis) isBroadcast(x core.AxisID) bool { return a.f.Axis(x).Kind == core.Broadcast }

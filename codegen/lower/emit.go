@@ -10,7 +10,31 @@ import (
 )
 
 // statements is a pass.
-func (l *lowering) statements() error { return l.block(l.m.Tree(), nil) }
+func (l *lowering) statements() error {
+	err := l.block(l.m.Tree(), nil)
+	k := l.b.Kernel()
+	k.Body = l.flat(k.Body)
+	return err
+}
+
+// flat returns b with the bodies of conditions that always hold in their place.
+func (l *lowering) flat(b kir.Block) kir.Block {
+	var out kir.Block
+	for _, s := range b {
+		switch s := s.(type) {
+		case *kir.For:
+			s.Body = l.flat(s.Body)
+		case *kir.If:
+			s.Then, s.Else = l.flat(s.Then), l.flat(s.Else)
+			if n, ok := l.t.ConstInt(s.Cond); ok && n != 0 {
+				out = append(out, s.Then...)
+				continue
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
 
 // block emits loops and statements. around is the loop that they are in.
 func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {

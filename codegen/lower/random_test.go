@@ -458,7 +458,7 @@ func testRandom(t *testing.T, finish func(*generator, *schedule.Scheduled)) {
 				if err != nil {
 					t.Errorf("seed %d: %v", seed, err)
 					if os.Getenv("LOWER_PROGRAMS") == "1" {
-						k, _ := Lower(s, Options{})
+						k, _ := Lower(s, Options{Cooperative: seed%2 == 0})
 						t.Logf("%v\n%v\n%v", s.Fusion(), s, k)
 					}
 				}

@@ -80,9 +80,9 @@ func (c *context) elementwise(e *core.Expr) (kir.ValueID, error) {
 	return c.b.Op(e.Op, args...), nil
 }
 
-// flat returns the row-major position of the element that the statement
+// rowMajor returns the row-major position of the element that the statement
 // computes in its tensor.
-func (c *context) flat() (index, error) {
+func (c *context) rowMajor() (index, error) {
 	v := c.tensor.v
 	axes := c.f.Axes(v)
 	coords, ok := c.indices(c.start, axes, c.tensor.resizes)
@@ -98,7 +98,7 @@ func (c *context) flat() (index, error) {
 
 // iota returns start + i*step: for floating types in double precision.
 func (c *context) iota(e *core.Expr) (kir.ValueID, error) {
-	at, err := c.flat()
+	at, err := c.rowMajor()
 	if err != nil {
 		return 0, err
 	}
@@ -114,7 +114,7 @@ func (c *context) iota(e *core.Expr) (kir.ValueID, error) {
 
 // random draws the number at the element's position.
 func (c *context) random(e *core.Expr) (kir.ValueID, error) {
-	at, err := c.flat()
+	at, err := c.rowMajor()
 	if err != nil {
 		return 0, err
 	}
