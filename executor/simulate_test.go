@@ -89,6 +89,13 @@ output %6
 %2 = add %0, %1
 output %2
 `, [][]int64{{9, 9}}},
+		{"views of one input", `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = broadcast %0 is_broadcast_dim=[true, false, false]
+%2 = set %0
+%3 = broadcast %2 is_broadcast_dim=[false, true, false]
+output %1
+output %3
+`, [][]int64{{4, 50}}},
 		{"output that is read", `%0 = tensor f32 [-1] contiguity=[yes]
 %1 = neg %0
 %2 = exp %1

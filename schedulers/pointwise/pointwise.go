@@ -108,25 +108,22 @@ func (Scheduler) Apply(f *core.Fusion, params scheduler.Params) (*schedule.Sched
 	if err != nil {
 		return nil, err
 	}
-	s := schedule.New(f)
-	if err := scheduler.CacheInputs(s); err != nil {
-		return nil, err
-	}
+	return scheduler.Build(f, func(s *schedule.Scheduled) error { return p.schedule(s, ref) })
+}
+
+func (p Params) schedule(s *schedule.Scheduled, ref core.ValID) error {
 	if _, err := scheduler.CacheOutputs(s); err != nil {
-		return nil, err
+		return err
 	}
 	if len(s.Loop(ref)) > 0 {
 		if err := p.loops(s, ref); err != nil {
-			return nil, err
+			return err
 		}
 		if err := scheduler.Spread(s, name, ref); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := scheduler.Finish(s, ref); err != nil {
-		return nil, err
-	}
-	return s, s.Verify()
+	return scheduler.Finish(s, ref)
 }
 
 // loops gives the reference its loops: blocks, elements of a thread, threads.

@@ -178,14 +178,13 @@ func (Scheduler) Candidates(f *core.Fusion, shapes *core.Binding, device schedul
 
 func (Scheduler) Apply(f *core.Fusion, params scheduler.Params) (*schedule.Scheduled, error) {
 	p := params.(Params)
-	s := schedule.New(f)
-	all := reductions(f)
-	if err := scheduler.CacheInputs(s); err != nil {
-		return nil, err
-	}
+	return scheduler.Build(f, func(s *schedule.Scheduled) error { return p.schedule(s, reductions(f)) })
+}
+
+func (p Params) schedule(s *schedule.Scheduled, all []core.ValID) error {
 	instead, err := scheduler.CacheOutputs(s)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for k, v := range all {
 		if cache, ok := instead[v]; ok {
@@ -194,24 +193,21 @@ func (Scheduler) Apply(f *core.Fusion, params scheduler.Params) (*schedule.Sched
 	}
 	reference := all[0]
 	if err := p.loops(s, reference); err != nil {
-		return nil, err
+		return err
 	}
 	if err := scheduler.Spread(s, name, reference); err != nil {
-		return nil, err
+		return err
 	}
 	for k, v := range all {
 		partial, err := p.steps(s, v)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if k == 0 {
 			reference = partial
 		}
 	}
-	if err := scheduler.Finish(s, reference); err != nil {
-		return nil, err
-	}
-	return s, s.Verify()
+	return scheduler.Finish(s, reference)
 }
 
 // loops merges the loops of v to [kept, reduced], either of which may be missing,

@@ -7,15 +7,42 @@ import (
 	"nvfuser_go/core/schedule"
 )
 
-// CacheInputs copies input tensors to registers for the elementwise operations
-// and reductions that read them. What else reads them, such as a permute, may put their
-// elements to another use, x + permute(x) being an example, and a copy for both
-// would have to be held whole. Tensors on the host are passed by value.
-func CacheInputs(s *schedule.Scheduled) error {
+// Build calls finish with a schedule of f with the input tensors copied to registers, once for
+// all that reads them, so that those follow each other's loops. If that fails it
+// calls it with copies for elementwise operations and reductions alone: what else
+// reads an input, such as a permute, may put its elements to another use, x +
+// permute(x) being an example, and a copy for both would have to be held whole.
+// The error is that of the first call.
+func Build(f *core.Fusion, finish func(*schedule.Scheduled) error) (*schedule.Scheduled, error) {
+	s, err := build(f, finish, func(core.Class) bool { return true })
+	if err == nil {
+		return s, nil
+	}
+	s, again := build(f, finish, func(c core.Class) bool { return c == core.Elementwise || c == core.Reduction })
+	if again == nil {
+		return s, nil
+	}
+	return nil, err
+}
+
+func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(core.Class) bool) (*schedule.Scheduled, error) {
+	s := schedule.New(f)
+	if err := cacheInputs(s, shares); err != nil {
+		return nil, err
+	}
+	if err := finish(s); err != nil {
+		return nil, err
+	}
+	return s, s.Verify()
+}
+
+// cacheInputs copies input tensors to registers for the operations of classes
+// that share. Tensors on the host are passed by value.
+func cacheInputs(s *schedule.Scheduled, shares func(core.Class) bool) error {
 	f := s.Fusion()
 	readers := map[core.ValID][]core.ValID{}
 	for _, id := range f.Order() {
-		if e := f.Expr(id); e.Op.Class == core.Elementwise || e.Op.Class == core.Reduction {
+		if e := f.Expr(id); shares(e.Op.Class) {
 			for _, v := range f.TensorArgs(e) {
 				readers[v] = append(readers[v], e.Out[0])
 			}
