@@ -177,7 +177,15 @@ func (l *lowering) statement(id core.ExprID) error {
 	}
 	l.limit(e)
 	c.redundant = g.redundant
-	return l.conditional(c.holds(g), func() error { return c.body(id) })
+	cond := c.holds(g)
+	if n, ok := l.t.ConstInt(cond); ok && n == 0 {
+		return nil
+	}
+	s := l.b.If(cond, func() { err = c.body(id) }, nil)
+	if err == nil && c.canDrop(e, s) {
+		s.Cond = l.all(g.once, g.among)
+	}
+	return err
 }
 
 // body emits what a statement that is no reduction does for one element.

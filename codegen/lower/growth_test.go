@@ -35,6 +35,18 @@ func chain(t testing.TB, n int) *schedule.Scheduled {
 	return s
 }
 
+// The work grows with the number of operations, not faster.
+func TestGrowth(t *testing.T) {
+	work := func(n int) float64 {
+		s := chain(t, n)
+		return testing.AllocsPerRun(1, func() {
+			_, err := Lower(s, Options{})
+			require.NoError(t, err)
+		})
+	}
+	require.Less(t, work(1000)/work(100), 12.0)
+}
+
 func BenchmarkLower(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

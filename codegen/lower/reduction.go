@@ -27,7 +27,7 @@ type fold struct {
 }
 
 func (l *lowering) fold(e *core.Expr) fold {
-	f := fold{op: e.Op}
+	f := fold{op: e.Op, mayBeEmpty: e.Op == core.WelfordMergeOp} // a part that it merges may be
 	for _, v := range e.Out {
 		f.types = append(f.types, accumulator(l.f.Val(v).DType))
 	}
