@@ -210,20 +210,20 @@ func leadingTo(again map[core.AxisID]bool, f *core.Fusion, exact *classes, trans
 // joinThroughOnes unites the ends of t that differ by an extent of 1.
 func joinThroughOnes(f *core.Fusion, almost, exact *classes, t *core.Transform, again map[core.AxisID]bool) {
 	one, zero := f.Scalars().Int(1), f.Scalars().Int(0)
-	extent := func(a core.AxisID) bool { return almost.extent[almost.find(a)] == one || f.Axis(a).Extent == one }
+	isOne := func(a core.AxisID) bool { return f.Axis(a).Extent == one }
 	switch t.Kind {
 	case core.Merge:
 		a, b := t.In[0], t.In[1]
 		switch {
 		// Of two of extent 1 it is the one that is no broadcast.
-		case extent(b) && !(extent(a) && f.Axis(a).Kind == core.Broadcast && f.Axis(b).Kind != core.Broadcast):
+		case isOne(b) && !(isOne(a) && f.Axis(a).Kind == core.Broadcast && f.Axis(b).Kind != core.Broadcast):
 			almost.join(t.Out[0], a)
-		case extent(a):
+		case isOne(a):
 			almost.join(t.Out[0], b)
 		}
 	case core.Split:
 		for _, o := range results(t) {
-			if extent(o) && again[exact.find(o)] {
+			if isOne(o) && again[exact.find(o)] {
 				return
 			}
 		}
