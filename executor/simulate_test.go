@@ -133,6 +133,11 @@ output %1
 output %5
 output %2
 `, [][]int64{{3, 17, 5}}},
+		{"mean of fewer elements than threads", `%0 = tensor f32 [-1] contiguity=[yes]
+%1, %2, %3 = welford %0 dims=[0]
+output %1
+output %2
+`, [][]int64{{5}}},
 		{"variance", `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
 %1, %2, %3 = welford %0 dims=[1]
 output %1

@@ -27,7 +27,11 @@ type fold struct {
 }
 
 func (l *lowering) fold(e *core.Expr) fold {
-	f := fold{op: e.Op, mayBeEmpty: e.Op == core.WelfordMergeOp} // a part that it merges may be
+	f := fold{op: e.Op}
+	if e.Op == core.WelfordMergeOp { // there are parts, but each may be of nothing
+		part := l.f.Val(l.f.TensorArgs(e)[0]).Def
+		f.mayBeEmpty = part == core.NoExpr || l.f.Expr(part).Op.Class != core.Reduction || l.fold(l.f.Expr(part)).mayBeEmpty
+	}
 	for _, v := range e.Out {
 		f.types = append(f.types, accumulator(l.f.Val(v).DType))
 	}
