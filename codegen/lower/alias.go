@@ -67,13 +67,13 @@ type touch struct {
 	number int  // of the statement
 }
 
-// touched notes an access of the statement to v, an operand or the result, if
-// its memory is shared so.
-func (c *context) touched(v core.ValID, coords []index) {
+// touched notes that the statement reads input v, or writes output v, if the
+// memory is shared so.
+func (c *context) touched(v core.ValID, coords []index, write bool) {
 	out, isInput := c.overwritten[v]
-	if _, isOutput := c.alias[v]; isOutput {
+	if _, isOutput := c.alias[v]; write && isOutput {
 		out = v
-	} else if !isInput {
+	} else if write || !isInput {
 		return
 	}
 	t := touch{coords: coords, number: c.numStatements, shared: c.redundant || len(c.onceAmongThreads(nil)) > 0}
@@ -82,7 +82,7 @@ func (c *context) touched(v core.ValID, coords []index) {
 			t.loops = append(t.loops, class)
 		}
 	}
-	if isInput {
+	if !write {
 		c.reads[out] = append(c.reads[out], t)
 	} else {
 		c.writes[out] = append(c.writes[out], t)

@@ -10,7 +10,6 @@ import (
 
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
-	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/fusionfuzz"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
@@ -50,6 +49,13 @@ func parallelised(t *testing.T, s *schedule.Scheduled, k int, p schedule.Paralle
 }
 
 const (
+	bias = `%0 = tensor f32 [-1] contiguity=[yes]
+%1 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%2 = neg %0
+%3 = broadcast %2 is_broadcast_dim=[true, false]
+%4 = add %3, %1
+output %4
+`
 	sumText = `%0 = tensor f32 [-1, 1000] contiguity=[yes, yes]
 %1 = sum %0 dims=[1] keepdim=false dtype=f32
 output %1
@@ -286,5 +292,3 @@ func golden(t *testing.T, name, got string) {
 	require.NoError(t, err)
 	require.Equal(t, string(want), got)
 }
-
-var _ = dtype.Null

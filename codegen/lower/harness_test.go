@@ -227,11 +227,7 @@ func (h *host) size(id scalar.ID) (int64, error) {
 	return v.I, err
 }
 
-// check lowers s and compares a simulated run with core.Eval.
-func check(s *schedule.Scheduled, f *core.Fusion, inputs []fusionfuzz.Input) (*kir.Kernel, error) {
-	return checkWith(s, f, inputs, Options{})
-}
-
+// checkWith lowers s and compares a simulated run with core.Eval.
 func checkWith(s *schedule.Scheduled, f *core.Fusion, inputs []fusionfuzz.Input, o Options) (*kir.Kernel, error) {
 	r := &run{fusion: f, inputs: inputs, random: core.RandomState{Seed: 1234, Offset: 8}}
 	k, err := lowered(s, o)
@@ -255,19 +251,4 @@ func checkWith(s *schedule.Scheduled, f *core.Fusion, inputs []fusionfuzz.Input,
 		}
 	}
 	return k, nil
-}
-
-// checked lowers s, holds the text of the kernel against want unless that is "",
-// and the simulated outputs against core.Eval for tensors of the given sizes.
-func checked(t *testing.T, s *schedule.Scheduled, original *core.Fusion, want string, sizes ...[]int64) *kir.Kernel {
-	t.Helper()
-	k, err := check(s, original, fusionfuzz.Inputs(original, 7, sizes...))
-	if k != nil && err != nil {
-		t.Log(k)
-	}
-	require.NoError(t, err)
-	if want != "" {
-		require.Equal(t, want, k.String())
-	}
-	return k
 }

@@ -145,7 +145,7 @@ func (c *context) write(w core.ValID) (kir.Access, error) {
 	if !ok {
 		return kir.Access{}, c.refuse("index", w, "the loops of %s do not lead to its elements in memory", c.f.Name(w))
 	}
-	c.touched(w, coords)
+	c.touched(w, coords, true)
 	return c.at(w, coords), nil
 }
 
@@ -213,7 +213,7 @@ func (c *context) read(o operand) (kir.Access, error) {
 		return kir.Access{}, err
 	}
 	n := len(t.storage.axes)
-	c.touched(o.v, coords[:n])
+	c.touched(o.v, coords[:n], false)
 	return c.at(o.v, coords[:n]), c.sees(o.v, apart, coords[n:])
 }
 

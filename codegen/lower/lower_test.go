@@ -1,0 +1,106 @@
+package lower
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/schedule"
+)
+
+// The index type holds every index of a launch, if the options say what its
+// integers are, or else of any.
+func TestIndexType(t *testing.T) {
+	s := parsed(t, bias)
+	must(t, s.InlineMost(nil, nil))
+	sized := func(n int64) Options {
+		return Options{Value: func(kir.HostValue) (int64, bool) { return n, true }}
+	}
+	for _, x := range []struct {
+		options Options
+		want    dtype.Type
+	}{
+		{Options{}, dtype.Int},
+		{sized(40000), dtype.Int32},
+		{sized(50000), dtype.Int}, // squared
+		{Options{Index: dtype.Int32}, dtype.Int32},
+	} {
+		k, err := Lower(s, x.options)
+		require.NoError(t, err)
+		require.Equal(t, x.want, k.Index)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, x := range []struct {
+		name, text string
+		schedule   func(t *testing.T, s *schedule.Scheduled)
+		sentence   string
+	}{
+		{"registers of unknown size", bias, func(*testing.T, *schedule.Scheduled) {},
+			"tv2 is kept in registers and has tv0_n0 elements along an axis, which is not a constant: inline it further, or keep it in shared or global memory"},
+		{"vector that does not divide", addText, func(t *testing.T, s *schedule.Scheduled) { scheduleCached(t, s, schedule.Vectorize) },
+			"tv3 is vectorized by 4, which is not known to divide the extent that is split"},
+		{"vector of a sum", addText, func(t *testing.T, s *schedule.Scheduled) {
+			must(t, s.Split(tv(s, 2), 0, 4, true), s.Parallelize(tv(s, 2), 1, schedule.Vectorize))
+		}, "tv2 is vectorized and is the result of add(): only a copy moves several elements at once; cache it"},
+		{"registers of another thread", `%0 = tensor f32 [8] contiguity=[yes]
+%1 = neg %0
+%2 = add %1, 1:f64
+output %2
+`, func(t *testing.T, s *schedule.Scheduled) { must(t, s.Parallelize(tv(s, 1), 0, schedule.TIDx)) },
+			"tv2 reads an element of tv1 that another thread or block has: tv1 is in local memory and computed at index i0 by the one at tx"},
+		{"global memory of another block", `%0 = tensor f32 [8] contiguity=[yes]
+%1 = neg %0
+%2 = add %1, 1:f64
+output %1
+output %2
+`, func(t *testing.T, s *schedule.Scheduled) { must(t, s.Parallelize(tv(s, 2), 0, schedule.BIDx)) },
+			"tv2 reads tv1 in global memory, which another block along blockIdx.x writes: this needs a kernel of its own"},
+		{"sum of halves in global memory", `%0 = tensor f16 [8, 8] contiguity=[yes, yes]
+%1 = sum %0 dims=[1] keepdim=false dtype=f16
+output %1
+`, func(*testing.T, *schedule.Scheduled) {}, "tv1 is folded in global memory in Half, which would round each step: cache it before"},
+		{"sorting", `%0 = tensor f32 [8] contiguity=[yes]
+%1 = argsort %0 dim=0 descending=false stable=false
+output %1
+`, func(*testing.T, *schedule.Scheduled) {}, "tv1 is the result of argsort(), which this build does not compute in a kernel"},
+		{"threads in an unknown number", `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = sum %0 dims=[1] keepdim=false dtype=f32
+output %1
+`, func(t *testing.T, s *schedule.Scheduled) { must(t, s.Parallelize(tv(s, 1), 1, schedule.TIDx)) },
+			"tv1 is reduced across threads and the block has max(1, tv0_n1) of them along threadIdx.x, which is not a constant"},
+		{"an output that overwrites what is read later", `%0 = tensor f32 [8] contiguity=[yes]
+%1 = neg %0
+%2 = add %0, %1
+output %1 alias %0
+output %2
+`, func(*testing.T, *schedule.Scheduled) {}, "tv1 is written to the memory of tv0, of which an element may be read after that"},
+		{"circular buffer", addText, func(t *testing.T, s *schedule.Scheduled) {
+			c, err := s.CacheAfter(tv(s, 0), nil)
+			must(t, err, s.SetMemory(c, schedule.Shared), s.SetBuffering(c, 2, 1))
+		}, "tv3 has a circular buffer, which this build does not lower"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := parsed(t, x.text)
+			x.schedule(t, s)
+			_, err := lowered(s, Options{})
+			require.ErrorContains(t, err, x.sentence)
+		})
+	}
+}
+
+// Every pass says what it does and why it is where it is, and the kernel is
+// complete from some pass on.
+func TestPasses(t *testing.T) {
+	complete := false
+	for _, p := range Passes() {
+		require.NotEmpty(t, p.Does)
+		require.NotEmpty(t, p.Why)
+		require.True(t, p.Complete || !complete, p.Name)
+		complete = p.Complete
+	}
+	require.True(t, complete)
+}
