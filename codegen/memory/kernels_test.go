@@ -329,106 +329,6 @@ func transpose() launch {
 	return b.launch()
 }
 
-// A pipelineForm is how pipeline is written.
-type pipelineForm struct {
-	slots, ahead, tiles int64
-	symbolic            bool // the number of tiles is an argument
-	skip                bool // copies past the end are skipped, else they write zeros
-	commits             bool // are there
-	epilogue            bool
-	mirror              bool // threads read what others copied
-}
-
-// pipeline adds up tiles that arrive through slots of shared memory. The
-// epilogue reverses the result through shared memory.
-func (f pipelineForm) build() launch {
-	b := newKernel("pipeline")
-	const threads = 64
-	four, tiles := b.n(4), b.n(f.tiles)
-	if f.symbolic {
-		tiles = b.Integer("tiles", scalar.Range(0, 1<<20))
-		b.memory = append(b.memory, sim.Argument{Number: scalar.Value{Type: dtype.Index, I: f.tiles}})
-	}
-	t := b.Thread(0, threads)
-	x := b.input("x", f.tiles, 4*threads)
-	y := b.output("y", func(i int) float32 {
-		var s float32
-		if f.mirror != f.epilogue {
-			i = threads - 1 - i
-		}
-		for tile := range int(f.tiles) {
-			s += sum(tile*4*threads+4*i, tile*4*threads+4*i+4)
-		}
-		return s
-	}, threads)
-	buffer := b.tile("buffer", dtype.Float, f.slots, 4*threads)
-	acc := b.Local("acc", dtype.Float)
-	b.Store(b.float(0), acc)
-	issue := func(tile scalar.ID) {
-		copied := kir.AsyncCopy{Dst: b.Vector(4, buffer, b.T.Mod(tile, b.n(f.slots)), b.T.Mul(t, four)),
-			Src: b.Vector(4, x, tile, b.T.Mul(t, four)), Guard: b.T.Lt(tile, tiles)}
-		if f.skip {
-			guard := copied.Guard
-			copied.Guard = scalar.None
-			b.If(guard, func() { b.Add(copied) }, nil)
-		} else {
-			b.Add(copied)
-		}
-		if f.commits {
-			b.Add(kir.AsyncCommit{})
-		}
-	}
-	b.Repeat("p", f.ahead, kir.UnrollFull, issue)
-	b.For("i", b.n(0), tiles, b.n(1), kir.UnrollNone, func(i scalar.ID) {
-		issue(b.T.Add(i, b.n(f.ahead)))
-		from := t
-		if f.mirror {
-			from = b.mirrored(t, threads)
-		}
-		b.Repeat("e", 4, kir.UnrollFull, func(e scalar.ID) {
-			b.Store(b.Op(core.AddOp, b.Load(acc), b.Load(buffer, b.T.Mod(i, b.n(f.slots)), b.T.Add(b.T.Mul(from, four), e))), acc)
-		})
-	})
-	if !f.epilogue {
-		b.Store(b.Load(acc), y, t)
-		return b.launch()
-	}
-	epilogue := b.tile("epilogue", dtype.Float, threads)
-	b.Store(b.Load(acc), epilogue, b.mirrored(t, threads))
-	b.Store(b.Load(epilogue, t), y, t)
-	return b.launch()
-}
-
-// asyncTile copies one tile and reads it.
-func asyncTile() launch {
-	b := newKernel("asyncTile")
-	const threads = 64
-	t := b.Thread(0, threads)
-	x, y := b.input("x", threads), b.output("y", func(i int) float32 { return sample(threads - 1 - i) }, threads)
-	s := b.tile("s", dtype.Float, threads)
-	b.Add(kir.AsyncCopy{Dst: b.At(s, t), Src: b.At(x, t), Guard: scalar.None})
-	b.Store(b.Load(s, b.mirrored(t, threads)), y, t)
-	return b.launch()
-}
-
-// zeroFilled copies where a condition holds and stores zeros elsewhere.
-func zeroFilled() launch {
-	b := newKernel("zeroFilled")
-	const threads = 64
-	t := b.Thread(0, threads)
-	x, y := b.input("x", threads), b.output("y", func(i int) float32 {
-		if i >= 40 {
-			return 0
-		}
-		return sample(i)
-	}, threads)
-	s := b.tile("s", dtype.Float, threads)
-	b.If(b.T.Lt(t, b.n(40)), func() { b.Add(kir.AsyncCopy{Dst: b.At(s, t), Src: b.At(x, t), Guard: scalar.None}) },
-		func() { b.Store(b.float(0), s, t) })
-	b.Store(b.Load(s, t), y, t)
-	return b.launch()
-}
-
 // doubleBuffer reverses rows through a tile with slots that are used in turn.
 func doubleBuffer(slots int64) launch {
 	b := newKernel("doubleBuffer")
@@ -536,11 +436,177 @@ func unswitched() launch {
 	return b.launch()
 }
 
-var standard = pipelineForm{slots: 3, ahead: 2, tiles: 5, commits: true, epilogue: true, mirror: true}
+// kept reads the same tile in every iteration, before a second one is used.
+func kept() launch {
+	b := newKernel("kept")
+	const threads, count = 64, 3
+	t := b.Thread(0, threads)
+	x := b.input("x", threads)
+	y := b.output("y", func(i int) float32 { return 2 * sample(i%threads) }, count, threads)
+	first := b.tile("first", dtype.Float, threads)
+	b.Store(b.Load(x, t), first, t)
+	b.Repeat("i", count, kir.UnrollNone, func(i scalar.ID) {
+		r := b.Local("r", dtype.Float)
+		b.Store(b.times(2, b.Load(first, b.mirrored(t, threads))), r)
+		second := b.tile("second", dtype.Float, threads)
+		b.Store(b.Load(r), second, t)
+		b.Store(b.Load(second, b.mirrored(t, threads)), y, i, t)
+	})
+	return b.launch()
+}
 
-func (f pipelineForm) with(change func(f *pipelineForm)) func() launch {
-	change(&f)
-	return f.build
+// sides uses a tile in each side of a condition on which threads differ, and a
+// third one after it.
+func sides() launch {
+	b := newKernel("sides")
+	const threads = 64
+	t := b.Thread(0, threads)
+	x := b.input("x", threads)
+	y := b.output("y", func(i int) float32 {
+		if i = threads - 1 - i; i < 40 {
+			return 2 * sample(i)
+		}
+		return 3 * sample(i)
+	}, threads)
+	r := b.Local("r", dtype.Float)
+	side := func(name string, f float64) func() {
+		return func() {
+			tile := b.tile(name, dtype.Float, threads)
+			b.Store(b.times(f, b.Load(x, t)), tile, t)
+			b.Store(b.Load(tile, t), r)
+		}
+	}
+	b.If(b.T.Lt(t, b.n(40)), side("low", 2), side("high", 3))
+	last := b.tile("last", dtype.Float, threads)
+	b.Store(b.Load(r), last, t)
+	b.Store(b.Load(last, b.mirrored(t, threads)), y, t)
+	return b.launch()
+}
+
+// histogram counts in device memory; threads add to the same elements.
+func histogram() launch {
+	b := newKernel("histogram")
+	const threads, bins = 64, 4
+	t := b.Thread(0, threads)
+	y := b.output("y", func(int) float32 { return threads / bins }, threads)
+	work, _ := b.work("work", bins)
+	bin := b.T.Mod(t, b.n(bins))
+	b.If(b.T.Lt(t, b.n(bins)), func() { b.Store(b.float(0), work, t) }, nil)
+	b.Add(kir.AtomicAdd{Dst: b.At(work, bin), Value: b.float(1), Old: kir.NoSymbol})
+	b.Store(b.Load(work, bin), y, t)
+	return b.launch()
+}
+
+// neighbours reads what the next thread of the other block wrote.
+func neighbours() launch {
+	b := newKernel("neighbours")
+	const threads, blocks = 64, 2
+	t, block := b.Thread(0, threads), b.BlockIndex(0, b.n(blocks))
+	x := b.input("x", blocks, threads)
+	y := b.output("y", func(i int) float32 {
+		if i%threads == threads-1 {
+			return 0
+		}
+		return sample((1-i/threads)*threads + i%threads + 1)
+	}, blocks, threads)
+	work, _ := b.work("work", blocks*threads)
+	at := b.T.Add(b.T.Mul(t, b.n(2)), block)
+	other := b.T.Sub(b.T.Add(b.T.Mul(t, b.n(2)), b.n(3)), block)
+	b.Store(b.Load(x, block, t), work, at)
+	b.If(b.T.Lt(t, b.n(threads-1)), func() { b.Store(b.Load(work, other), y, block, t) },
+		func() { b.Store(b.float(0), y, block, t) })
+	return b.launch()
+}
+
+// turns loads which of two slots it is the turn of: an iteration writes one and
+// reads the other, so that only the next one is in its way.
+func turns() launch {
+	b := newKernel("turns")
+	const threads, count = 64, 4
+	t := b.Thread(0, threads)
+	x, turn := b.input("x", threads), b.Input("turn", dtype.Int, b.n(count))
+	data := make([]byte, 8*count)
+	data[8], data[24] = 1, 1
+	b.memory = append(b.memory, sim.Argument{Memory: &sim.Memory{Data: data}})
+	y := b.output("y", func(i int) float32 { return float32(i/threads) * sample(threads-1-i%threads) }, count, threads)
+	tile := b.tile("tile", dtype.Float, 2, threads)
+	b.Store(b.float(0), tile, b.n(1), t)
+	b.Repeat("i", count, kir.UnrollNone, func(i scalar.ID) {
+		k := b.Let("k", b.Load(turn, i), scalar.Range(0, 1))
+		b.Store(b.Op(core.MulOp, b.Index(dtype.Float, b.T.Add(i, b.n(1))), b.Load(x, t)), tile, k, t)
+		b.Store(b.Load(tile, b.T.Sub(b.n(1), k), b.mirrored(t, threads)), y, i, t)
+	})
+	return b.launch()
+}
+
+// redundantly stores one element several times by all threads.
+func redundantly() launch {
+	b := newKernel("redundantly")
+	const threads, blocks = 64, 2
+	t, block := b.Thread(0, threads), b.BlockIndex(0, b.n(blocks))
+	y := b.output("y", func(int) float32 { return 1 }, blocks, threads)
+	work, _ := b.work("work", blocks)
+	b.Repeat("i", 3, kir.UnrollNone, func(scalar.ID) {
+		b.Add(kir.Assign{Dst: b.At(work, block), Value: b.float(1), Redundant: true})
+	})
+	b.Store(b.Load(work, block), y, block, t)
+	return b.launch()
+}
+
+// otherwise reads what another thread stored on the second side of a condition
+// alone.
+func otherwise() launch {
+	b := newKernel("otherwise")
+	const threads = 64
+	t := b.Thread(0, threads)
+	x, y := b.input("x", threads), b.output("y", func(i int) float32 {
+		if i < 40 {
+			return 0
+		}
+		return sample(threads - 1 - i)
+	}, threads)
+	s := b.tile("s", dtype.Float, threads)
+	b.Store(b.Load(x, t), s, t)
+	b.If(b.T.Lt(t, b.n(40)), func() { b.Store(b.float(0), y, t) },
+		func() { b.Store(b.Load(s, b.mirrored(t, threads)), y, t) })
+	return b.launch()
+}
+
+// halfOrdered has a barrier between a store to device memory and its use in
+// one of two blocks only, for another reason.
+func halfOrdered() launch {
+	b := newKernel("halfOrdered")
+	const threads, blocks = 64, 2
+	t, block := b.Thread(0, threads), b.BlockIndex(0, b.n(blocks))
+	x := b.input("x", blocks, threads)
+	y := b.output("y", func(i int) float32 {
+		n := sample(i/threads*threads + threads - 1 - i%threads)
+		if i < threads {
+			n += n
+		}
+		return n
+	}, blocks, threads)
+	work, _ := b.work("work", blocks, threads)
+	s, r := b.tile("s", dtype.Float, threads), b.Local("r", dtype.Float)
+	b.Store(b.float(0), r)
+	b.Store(b.Load(x, block, t), work, block, t)
+	b.If(b.T.Eq(block, b.n(0)), func() {
+		b.Store(b.Load(x, block, t), s, t)
+		b.Store(b.Load(s, b.mirrored(t, threads)), r)
+	}, nil)
+	b.Store(b.Op(core.AddOp, b.Load(r), b.Load(work, block, b.mirrored(t, threads))), y, block, t)
+	return b.launch()
+}
+
+// blind has threads that no index tells apart.
+func blind() launch {
+	b := newKernel("blind")
+	b.Kernel().Launch.Block[0] = b.n(64)
+	y := b.output("y", func(int) float32 { return 2 }, 1)
+	s := b.tile("s", dtype.Float, 1)
+	b.Add(kir.Assign{Dst: b.At(s, b.n(0)), Value: b.float(2), Redundant: true})
+	b.Add(kir.Assign{Dst: b.At(y, b.n(0)), Value: b.Load(s, b.n(0)), Redundant: true})
+	return b.launch()
 }
 
 // kernels are those that can be planned.
@@ -557,6 +623,10 @@ var kernels = map[string]func() launch{
 	"pipeline skip no commit": standard.with(func(f *pipelineForm) { f.commits, f.skip = false, true }),
 	"pipeline with slack":     standard.with(func(f *pipelineForm) { f.slots, f.symbolic = 4, true }),
 	"pipeline two slots":      standard.with(func(f *pipelineForm) { f.slots, f.ahead, f.symbolic = 2, 1, true }),
+	"pipeline again":          standard.with(func(f *pipelineForm) { f.again, f.symbolic = true, true }),
+	"pipeline again, fixed":   standard.with(func(f *pipelineForm) { f.again, f.tiles = true, 3 }),
+	"halfWaited":              halfWaited,
+	"sometimes":               sometimes,
 	"asyncTile":               asyncTile,
 	"zeroFilled":              zeroFilled,
 	"doubleBuffer":            func() launch { return doubleBuffer(2) },
@@ -566,4 +636,13 @@ var kernels = map[string]func() launch{
 	"persistent":              persistent,
 	"branches":                branches,
 	"unswitched":              unswitched,
+	"kept":                    kept,
+	"sides":                   sides,
+	"histogram":               histogram,
+	"neighbours":              neighbours,
+	"turns":                   turns,
+	"redundantly":             redundantly,
+	"otherwise":               otherwise,
+	"halfOrdered":             halfOrdered,
+	"blind":                   blind,
 }

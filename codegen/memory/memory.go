@@ -113,6 +113,16 @@ func Hopper(threads, bytes int64) int64 {
 // between them is reached by all threads, or if the memory does not fit. Then
 // the kernel is as it was.
 func Plan(k *kir.Kernel, o Options) error {
+	p, err := decide(k, o)
+	if err != nil {
+		return err
+	}
+	p.finish()
+	return nil
+}
+
+// decide makes the plan of a kernel and does not change it.
+func decide(k *kir.Kernel, o Options) (*plan, error) {
 	if o.Limit == 0 {
 		o.Limit = kir.Hopper.Shared
 	}
@@ -121,16 +131,12 @@ func Plan(k *kir.Kernel, o Options) error {
 	}
 	p := newPlan(k)
 	if err := p.checkStatements(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := p.synchronise(); err != nil {
-		return err
+		return nil, err
 	}
-	if err := p.place(o); err != nil {
-		return err
-	}
-	p.finish()
-	return nil
+	return p, p.place(o)
 }
 
 // A plan is what is known and decided of a kernel.
@@ -157,8 +163,8 @@ type plan struct {
 	memoRenamed  map[renamedKey]scalar.ID
 	steps        int // of the walks: a measure of the work
 
+	end  int64       // of the shared buffers of known size, in bytes
 	word *kir.Access // the semaphore of grid barriers
-	refs []scalar.ID // offsets, in k's table, by number of shared
 }
 
 // A position is a thread or block index, and the name that it has for the
@@ -297,5 +303,6 @@ func (p *plan) semaphore() kir.Access {
 
 // finish changes the kernel.
 func (p *plan) finish() {
+	p.offsets()
 	p.k.Body = p.statements(p.root)
 }

@@ -165,29 +165,28 @@ func (q *problem) equate(a, b footprint) {
 	overlap := interval{-int64(a.width - 1), int64(b.width - 1)}
 	q.add(q.t.Sub(a.index, b.index), overlap)
 	buffer := &q.p.k.Buffers[a.buffer]
-	if !q.isNested(buffer) || len(a.coords) != len(b.coords) {
+	if len(a.coords) != len(b.coords) || !q.isNested(buffer) || a.width+b.width > 2 && !q.isWithinRow(buffer, a, b) {
 		return
 	}
 	for i := range a.coords {
 		window := interval{}
 		if i == len(a.coords)-1 {
 			window = overlap
-			if a.width > 1 || b.width > 1 {
-				if n, ok := q.t.ConstInt(buffer.Stride[i]); !ok || n != 1 {
-					continue
-				}
-			}
-		} else if (a.width > 1 || b.width > 1) && !q.isWithinRow(buffer, a, b) {
-			continue
 		}
 		q.add(q.t.Sub(a.coords[i], b.coords[i]), window)
 	}
 }
 
-// isWithinRow reports whether vectors do not go on in the next row: they are at
-// multiples of their width, and so is the row.
+// isWithinRow reports whether vectors are along the last axis and do not go on
+// in the next row: they are at multiples of their width, and so is the row.
 func (q *problem) isWithinRow(buffer *kir.Buffer, a, b footprint) bool {
 	last := len(buffer.Shape) - 1
+	if last < 0 {
+		return false
+	}
+	if n, ok := q.t.ConstInt(buffer.Stride[last]); !ok || n != 1 {
+		return false
+	}
 	for _, f := range []footprint{a, b} {
 		width := q.t.Int(int64(f.width))
 		if !q.t.Divides(width, buffer.Shape[last]) || !q.t.Divides(width, f.coords[last]) {

@@ -151,6 +151,7 @@ func (b *tree) fill(n *node, in *block) {
 		b.access(n, &s.Dst, written, true)
 		b.slots(n, &s.Dst)
 	case kir.AtomicAdd:
+		n.tracked = true // it may be of a ticket
 		b.loads(n, s.Value, map[kir.ValueID]bool{})
 		b.access(n, &s.Dst, added, false)
 		if s.Old != kir.NoSymbol {
