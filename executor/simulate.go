@@ -69,7 +69,17 @@ func (e *Executor) simulate(b *core.Binding, inputs []Input, s *schedule.Schedul
 	if err := layOut(s, e.f, outputs); err != nil {
 		return nil, err
 	}
-	k, err := lower.Lower(s, lower.Options{})
+	// The plan is of these sizes, so lowering may rely on none of them being 0
+	// where it is not.
+	promise := func(h kir.HostValue) scalar.Facts {
+		if h.Scalar != scalar.None && int(h.Scalar) < e.f.Scalars().Len() {
+			if n, err := b.Int(h.Scalar); err == nil && n > 0 {
+				return scalar.Range(1, math.MaxInt64)
+			}
+		}
+		return scalar.Unknown()
+	}
+	k, err := lower.Lower(s, lower.Options{Promise: promise})
 	if err != nil {
 		return nil, err
 	}

@@ -165,6 +165,9 @@ func (l *lowering) statement(id core.ExprID) error {
 	l.numStatements++
 	e := l.f.Expr(id)
 	c := l.context(e.Out[0], false)
+	if err := c.alwaysRuns(id); err != nil {
+		return err
+	}
 	if e.Op.Class == core.Reduction {
 		return c.reduction(id)
 	}
@@ -186,6 +189,24 @@ func (l *lowering) statement(id core.ExprID) error {
 		s.Cond = l.all(g.once, g.among)
 	}
 	return err
+}
+
+// alwaysRuns refuses an output that is computed in a loop which is not its own
+// axis and may have no iteration: a reader's size of 0 must not leave the
+// output unwritten.
+func (c *context) alwaysRuns(id core.ExprID) error {
+	for _, v := range c.f.Expr(id).Out {
+		if !c.isOutput(v) {
+			continue
+		}
+		for _, class := range c.m.Nest(id) {
+			own := slices.ContainsFunc(c.tensors[v].loop, func(a core.AxisID) bool { return c.m.LoopClass(a) == class && !c.m.IsPromoted(a) })
+			if !own && c.t.Facts(c.extent(c.m.Promotion(class))).Lo <= 0 {
+				return c.refuse("empty loop", v, "%s is an output and is computed in a loop of a reader, which may have no iteration: compute it outside of that loop", c.f.Name(v))
+			}
+		}
+	}
+	return nil
 }
 
 // body emits what a statement that is no reduction does for one element.
