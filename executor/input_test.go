@@ -140,12 +140,14 @@ func TestInterrupt(t *testing.T) {
 	p.output(p.call("exp", p.tensor(-1)))
 	p.f.Freeze()
 	in := []executor.Input{floats([]int64{100000}, []int64{1})}
-	plan, err := executorOf(t, p.f).Plan(in)
-	require.NoError(t, err)
-	var stop atomic.Bool
-	stop.Store(true)
-	out := make([]float32, 100000)
-	require.ErrorIs(t, plan.Run(in, []unsafe.Pointer{unsafe.Pointer(&out[0])}, random, &stop), cpu.ErrInterrupted)
+	for _, simulate := range []bool{false, true} {
+		plan, err := executorOf(t, p.f).PlanWith(in, executor.Options{Simulate: simulate})
+		require.NoError(t, err)
+		var stop atomic.Bool
+		stop.Store(true)
+		out := make([]float32, 100000)
+		require.ErrorIs(t, plan.Run(in, []unsafe.Pointer{unsafe.Pointer(&out[0])}, random, &stop), cpu.ErrInterrupted)
+	}
 }
 
 // The tasks of a long fold are few, whatever its size; left alone, these would

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
+	"nvfuser_go/executor/cpu"
 	"nvfuser_go/schedulers"
 	"nvfuser_go/schedulers/scheduler"
 )
@@ -135,7 +137,10 @@ func (s *simulateStep) run(c *Call) error {
 	if err != nil {
 		return err
 	}
-	report, err := sim.Run(s.kernel, arguments, sim.Options{Outputs: outputs})
+	report, err := sim.Run(s.kernel, arguments, sim.Options{Outputs: outputs, Stop: func() bool { return c.Stop != nil && c.Stop.Load() }})
+	if errors.Is(err, sim.ErrStopped) {
+		return cpu.ErrInterrupted
+	}
 	if err == nil {
 		err = report.Err()
 	}

@@ -112,6 +112,7 @@ func (b *block) run(list []*statement) bool {
 	for _, s := range list {
 		b.m.counters.Statements += int64(len(b.lanes))
 		b.m.counters.WarpStatements += warps
+		b.m.poll()
 		if b.m.stopped || !s.run(b) {
 			return false
 		}

@@ -76,7 +76,18 @@ type Options struct {
 	Outputs []kir.BufferID
 	// Limits are those of the device; nil: kir.Hopper.
 	Limits *kir.Limits
+	// Stop is polled, from the goroutine that calls Run, every few milliseconds
+	// at most; once it says true Run returns ErrStopped. Nil: never.
+	Stop func() bool
 }
+
+// ErrStopped is the error of a run that Options.Stop ended. What its outputs
+// hold is undefined.
+var ErrStopped = errors.New("the simulation was stopped")
+
+// statementsPerPoll is how many statements of threads are executed between two
+// polls of Options.Stop: about a millisecond of them.
+const statementsPerPoll = 1 << 15
 
 // A machine is a launch that is executed.
 type machine struct {
@@ -99,7 +110,9 @@ type machine struct {
 	plain       map[*cell]plainWrite
 	counters    Counters
 	reporter    reporter
-	stopped     bool // by too many findings
+	stopped     bool // by too many findings, or by Options.Stop
+	interrupted bool // by Options.Stop
+	polled      int64
 	stuck       bool // in a deadlock
 }
 
@@ -107,7 +120,7 @@ type machine struct {
 // each of k's. It writes to the memory of the arguments. It returns an error if
 // the arguments do not fit the kernel: a wrong number of them, memory that is
 // too small, an integer that contradicts its facts, a Zeroed buffer that is not
-// zero.
+// zero; and ErrStopped.
 func Run(k *kir.Kernel, arguments []Argument, options Options) (*Report, error) {
 	m := &machine{k: k, options: options, random: rand.New(rand.NewPCG(options.Seed, 0)), spans: make([]span, 1), published: map[word]*clock{}, plain: map[*cell]plainWrite{},
 		reporter: reporter{known: map[findingKey]int{}}}
@@ -125,10 +138,24 @@ func Run(k *kir.Kernel, arguments []Argument, options Options) (*Report, error) 
 		return nil, fmt.Errorf("kernel %s: %w", k.Name, err)
 	}
 	m.launch()
+	if m.interrupted {
+		return nil, ErrStopped
+	}
 	if !m.stopped && !m.stuck {
 		m.finish()
 	}
 	return m.report(), nil
+}
+
+// poll asks Options.Stop, from time to time.
+func (m *machine) poll() {
+	if m.options.Stop == nil || m.counters.Statements-m.polled < statementsPerPoll {
+		return
+	}
+	m.polled = m.counters.Statements
+	if m.options.Stop() {
+		m.interrupted, m.stopped = true, true
+	}
 }
 
 // bind takes the integers among the arguments.
