@@ -14,271 +14,276 @@ import (
 	"nvfuser_go/core/scalar"
 )
 
-// TestFindings has the smallest kernels for what TestMutations does not break.
-// Each kernel has a block of 64 threads, t, and an output y of 64 elements.
+func one(b *kir.Builder) kir.ValueID { return b.Float(dtype.Float, 1) }
+
+func pair(b *kir.Builder) (first, second kir.BufferID) {
+	return b.Shared("a", dtype.Float, 0, b.T.Int(64)), b.Shared("b", dtype.Float, 0, b.T.Int(64))
+}
+
+func mirror(b *kir.Builder, t scalar.ID) scalar.ID { return b.T.Sub(b.T.Int(63), t) }
+
+// mistakes are the smallest kernels for what mutations do not break. Each has a
+// block of 64 threads, t, and an output y of 64 elements.
+var mistakes = []struct {
+	name string
+	body func(b *kir.Builder, t scalar.ID, y kir.BufferID)
+	want []sim.Kind
+	text string // part of the first finding
+}{
+	{"same value by all threads", func(b *kir.Builder, _ scalar.ID, y kir.BufferID) {
+		b.Store(one(b), y, b.T.Int(3))
+	}, []sim.Kind{sim.Duplicate}, "duplicate write: y[3] by block 0 thread 1 at s0 `y[3] = 1` and by block 0 thread 0 at s0 `y[3] = 1` (63 times)"},
+	{"same value by all threads, as intended", func(b *kir.Builder, _ scalar.ID, y kir.BufferID) {
+		b.Add(kir.Assign{Dst: b.At(y, b.T.Int(3)), Value: one(b), Redundant: true})
+	}, nil, ""},
+	{"several values, said to be redundant", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.Add(kir.Assign{Dst: b.At(y, b.T.Int(3)), Value: b.Index(dtype.Float, b.T.FloorDiv(t, b.T.Int(63))), Redundant: true})
+	}, []sim.Kind{sim.Race}, "y[3] by block 0 thread 63"},
+	{"shared memory reused without a barrier", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		first, second := pair(b)
+		b.Kernel().Body[1] = kir.Fence{Scope: kir.BlockScope} // declared below
+		b.Store(one(b), first, t)
+		b.Add(block())
+		b.Store(b.Load(first, mirror(b, t)), y, t)
+		b.Add(kir.Declare{Buffer: second})
+		b.Store(one(b), second, t)
+	}, []sim.Kind{sim.Reuse}, "reuse: b[0] by block 0 thread 0 at s6"},
+	{"shared memory reused after a barrier", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		first, second := pair(b)
+		b.Kernel().Body[1] = kir.Fence{Scope: kir.BlockScope}
+		b.Store(one(b), first, t)
+		b.Add(block())
+		b.Store(b.Load(first, mirror(b, t)), y, t)
+		b.Add(block())
+		b.Add(kir.Declare{Buffer: second})
+		b.Store(one(b), second, t)
+	}, nil, ""},
+	{"shared memory read after its bytes belong to another", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		first, second := pair(b)
+		b.Store(one(b), first, t)
+		b.Add(block())
+		b.Store(one(b), second, t)
+		b.Add(block())
+		b.Store(b.Load(first, t), y, t)
+	}, []sim.Kind{sim.StaleOwner}, "stale owner: a[0] by block 0 thread 0 at s6"},
+	{"shared memory read after its bytes are declared to be another", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		first, second := pair(b)
+		b.Kernel().Body[1] = kir.Fence{Scope: kir.BlockScope}
+		b.Store(one(b), first, t)
+		b.Add(kir.Declare{Buffer: second})
+		b.Store(b.Load(first, t), y, t)
+	}, []sim.Kind{sim.StaleOwner}, ""},
+	{"shared memory read in a later life", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.Repeat("i", 2, kir.UnrollNone, func(i scalar.ID) {
+			a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
+			b.If(b.T.Eq(i, b.T.Int(0)), func() { b.Store(one(b), a, t) }, nil)
+			b.Store(b.Load(a, t), y, t)
+		})
+	}, []sim.Kind{sim.Uninitialised}, ""},
+	{"vectors that go on in the next row", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a, r := b.Shared("a", dtype.Float, 0, b.T.Int(3), b.T.Int(3), b.T.Int(3)), b.Local("r", dtype.Float, 2)
+		b.Store(one(b), r, b.T.Int(0))
+		b.Store(one(b), r, b.T.Int(1))
+		b.If(b.T.Lt(t, b.T.Int(13)), func() {
+			e := b.T.Mul(t, b.T.Int(2))
+			row := b.T.FloorDiv(e, b.T.Int(3))
+			b.Add(kir.Move{Dst: b.Vector(2, a, b.T.FloorDiv(row, b.T.Int(3)), b.T.Mod(row, b.T.Int(3)), b.T.Mod(e, b.T.Int(3))),
+				Src: b.Vector(2, r, b.T.Int(0))})
+		}, nil)
+	}, nil, ""},
+	{"a vector beyond the last row", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a, r := b.Shared("a", dtype.Float, 0, b.T.Int(3), b.T.Int(3), b.T.Int(3)), b.Local("r", dtype.Float, 2)
+		b.Kernel().Buffers[a].Size = b.T.Int(28)
+		b.Kernel().Launch.Shared = b.T.Int(128)
+		b.Store(one(b), r, b.T.Int(0))
+		b.Store(one(b), r, b.T.Int(1))
+		two := b.T.Int(2)
+		b.If(b.T.Eq(t, b.T.Int(0)), func() {
+			b.Add(kir.Move{Dst: b.Vector(2, a, two, two, two), Src: b.Vector(2, r, b.T.Int(0))})
+		}, nil)
+	}, []sim.Kind{sim.OutOfBounds}, "end outside the shape"},
+	{"a vector into the padding of a row", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a, r := b.Shared("a", dtype.Float, 0, b.T.Int(3), b.T.Int(4)), b.Local("r", dtype.Float, 2)
+		b.Kernel().Buffers[a].Shape[1] = b.T.Int(3)
+		b.Store(one(b), r, b.T.Int(0))
+		b.Store(one(b), r, b.T.Int(1))
+		b.If(b.T.Eq(t, b.T.Int(0)), func() {
+			b.Add(kir.Move{Dst: b.Vector(2, a, b.T.Int(1), b.T.Int(2)), Src: b.Vector(2, r, b.T.Int(0))})
+		}, nil)
+	}, []sim.Kind{sim.OutOfBounds}, "end outside the shape"},
+	{"an undefined value, written and read again", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.Store(b.Load(b.Local("r", dtype.Float)), y, t)
+		b.Store(b.Load(y, t), y, t)
+	}, []sim.Kind{sim.Uninitialised}, "at s1 `y[tx] = r`: the value written depends on memory that nothing wrote (64 times)"},
+	{"an undefined value, added", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.Store(one(b), y, t)
+		b.Add(kir.AtomicAdd{Dst: b.At(y, t), Value: b.Load(b.Local("r", dtype.Float)), Old: kir.NoSymbol})
+	}, []sim.Kind{sim.Uninitialised}, "the value added"},
+	{"more threads than the facts say", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.Kernel().Launch.Block[0] = b.T.Int(65)
+		b.If(b.T.Lt(t, b.T.Int(9)), func() { b.Store(one(b), y, t) }, nil)
+	}, []sim.Kind{sim.WrongFacts}, "tx is 64"},
+	{"more blocks than the facts say", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		block := b.BlockIndex(0, b.T.Int(2))
+		b.Kernel().Launch.Grid[0] = b.T.Int(3)
+		b.If(b.T.Lt(b.T.Add(block, t), b.T.Int(1)), func() { b.Store(one(b), y, t) }, nil)
+	}, []sim.Kind{sim.WrongFacts}, "bx is 2"},
+	{"a loop longer than the facts say", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.Repeat("i", 4, kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
+		b.Kernel().Body[0].(*kir.For).Stop = b.T.Int(5)
+	}, []sim.Kind{sim.WrongFacts}, "at s0 `for i in [0, 5) step 1 rolled`: i is 4, which is not a multiple of 1 in [0, 3]"},
+	{"a longer loop than the facts say for some threads", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.Repeat("i", 4, kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
+		b.Kernel().Body[0].(*kir.For).Stop = t
+	}, []sim.Kind{sim.WrongFacts}, "i is 4"},
+	{"a loop of undefined length", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		k := b.Let("k", b.Load(b.Local("r", dtype.Int32)), scalar.Unknown())
+		b.For("i", b.T.Int(0), k, b.T.Int(1), kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
+	}, []sim.Kind{sim.Uninitialised}, "a bound of the loop"},
+	{"a loop without a step", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.For("i", b.T.Int(0), b.T.Int(4), b.T.Int(0), kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
+	}, []sim.Kind{sim.Deadlock}, "the step of the loop is 0"},
+	{"a warp barrier for one half after a condition for the other", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.If(b.T.Lt(b.T.Mod(t, b.T.Int(32)), b.T.Int(16)), func() { b.Store(one(b), y, t) }, nil)
+		b.If(b.T.Lt(b.T.Int(15), b.T.Mod(t, b.T.Int(32))), func() { b.Add(kir.Barrier{Scope: kir.WarpScope}) }, nil)
+	}, []sim.Kind{sim.DivergentBarrier}, ""},
+	{"an index beyond 32 bits", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		k := b.Let("k", b.Index(dtype.Int, b.T.Mul(t, b.T.Int(1<<20))), scalar.Range(0, 1<<26))
+		b.Store(one(b), y, b.T.Min(b.T.Mul(k, k), b.T.Int(63)))
+	}, []sim.Kind{sim.Overflow}, "by block 0 thread 1 at"},
+	{"a loop index beyond 32 bits", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.For("i", b.T.Int(1<<30), b.T.Int(1<<31-1), b.T.Int(1<<30), kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
+	}, []sim.Kind{sim.Overflow}, "the loop index"},
+	{"an index divided by zero", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.Store(one(b), y, b.T.Mod(b.T.Int(64), b.T.Add(t, b.T.Int(-5))))
+	}, []sim.Kind{sim.OutOfBounds, sim.Duplicate, sim.DivisionByZero}, ""},
+	{"a division by zero that is not chosen", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		d := b.T.Sub(t, b.T.Int(5))
+		b.If(b.T.And(b.T.Lt(b.T.Int(0), d), b.T.Lt(b.T.Mod(b.T.Int(64), d), b.T.Int(9))), func() { b.Store(one(b), y, t) }, nil)
+	}, nil, ""},
+	{"a warp barrier between lanes", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
+		swapped := b.T.Add(b.T.Sub(t, b.T.Mul(b.T.Mod(t, b.T.Int(2)), b.T.Int(2))), b.T.Int(1))
+		b.Store(one(b), a, t)
+		b.Add(kir.Barrier{Scope: kir.WarpScope})
+		b.Store(b.Load(a, swapped), y, t)
+		b.Add(kir.Barrier{Scope: kir.WarpScope})
+		b.Store(one(b), a, t)
+	}, nil, ""},
+	{"no warp barrier between lanes", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
+		swapped := b.T.Add(b.T.Sub(t, b.T.Mul(b.T.Mod(t, b.T.Int(2)), b.T.Int(2))), b.T.Int(1))
+		b.Store(one(b), a, t)
+		b.Store(b.Load(a, swapped), y, t)
+	}, []sim.Kind{sim.Race}, "race: a[1] by block 0 thread 0"},
+	{"a shuffle orders nothing", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a, r := b.Shared("a", dtype.Float, 0, b.T.Int(64)), b.Local("r", dtype.Float)
+		b.Store(one(b), a, t)
+		b.Store(b.Shuffle(kir.ShuffleXor, one(b), 1, 32), r)
+		b.Store(b.Op(core.AddOp, b.Load(r), b.Load(a, mirror(b, t))), y, t)
+	}, []sim.Kind{sim.Race}, ""},
+	{"a fence orders no lanes", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
+		b.Store(b.Load(a, b.T.Int(0)), y, t)
+		b.Add(kir.Fence{Scope: kir.GridScope})
+		b.If(b.T.Eq(t, b.T.Int(5)), func() { b.Store(one(b), a, b.T.Int(0)) }, nil)
+	}, []sim.Kind{sim.Race, sim.Uninitialised}, ""},
+	{"the first of several readers writes", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(2)), b.T.Int(0)
+		warp := b.T.FloorDiv(t, b.T.Int(32))
+		b.If(b.T.Eq(b.T.Mod(t, b.T.Int(32)), zero), func() { b.Store(one(b), a, warp) }, nil)
+		b.Add(block())
+		b.Store(b.Load(a, warp), y, t)
+		b.If(b.T.Eq(b.T.Mod(t, b.T.Int(32)), zero), func() { b.Store(one(b), a, warp) }, nil)
+	}, []sim.Kind{sim.Race}, "and by block 0 thread 31 at"},
+	{"a plain write after the atomics of others", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
+		b.If(b.T.Eq(t, zero), func() { b.Store(one(b), a, zero) }, nil)
+		b.Add(block())
+		b.Add(kir.AtomicAdd{Dst: b.At(a, zero), Value: one(b), Old: kir.NoSymbol})
+		b.If(b.T.Eq(t, b.T.Int(5)), func() { b.Store(one(b), a, zero) }, nil)
+	}, []sim.Kind{sim.Race}, "by block 0 thread 5 at"},
+	{"a reader before a fence, another after it, then a write by the second", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
+		only := func(lane int64, body func()) { b.If(b.T.Eq(t, b.T.Int(lane)), body, nil) }
+		only(3, func() { b.Store(one(b), a, zero) })
+		b.Add(block())
+		only(3, func() { b.Store(b.Load(a, zero), y, zero) })
+		b.Add(kir.Fence{Scope: kir.GridScope})
+		only(4, func() { b.Store(b.Load(a, zero), y, b.T.Int(1)) })
+		b.Add(kir.Fence{Scope: kir.GridScope})
+		only(4, func() { b.Store(one(b), a, zero) })
+	}, []sim.Kind{sim.Race}, "by block 0 thread 3 at"},
+	{"a reader before a fence, another after it, then a write by the first", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
+		only := func(lane int64, body func()) { b.If(b.T.Eq(t, b.T.Int(lane)), body, nil) }
+		only(3, func() { b.Store(one(b), a, zero) })
+		b.Add(block())
+		only(3, func() { b.Store(b.Load(a, zero), y, zero) })
+		b.Add(kir.Fence{Scope: kir.GridScope})
+		only(4, func() { b.Store(b.Load(a, zero), y, b.T.Int(1)) })
+		only(3, func() { b.Store(one(b), a, zero) })
+	}, []sim.Kind{sim.Race}, "by block 0 thread 4 at"},
+	{"a 64-bit position in a kernel of 32-bit indices", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		k := b.Let("k", b.Op(core.AddOp, b.Index(dtype.Int, t), b.Number(dtype.Int, 1<<32)), scalar.Unknown())
+		b.If(b.T.And(b.T.Le(b.T.Int(0), k), b.T.Lt(k, b.T.Int(64))), func() { b.Store(one(b), y, k) }, nil)
+	}, []sim.Kind{sim.Overflow}, "the condition overflows"},
+	{"readers in two warps, then a write in the second", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
+		only := func(lane int64, body func()) { b.If(b.T.Eq(t, b.T.Int(lane)), body, nil) }
+		only(40, func() { b.Store(one(b), a, zero) })
+		b.Add(block())
+		b.If(b.T.Eq(b.T.Mod(t, b.T.Int(32)), b.T.Int(8)), func() { b.Store(b.Load(a, zero), y, t) }, nil)
+		only(40, func() { b.Store(one(b), a, zero) })
+	}, []sim.Kind{sim.Race}, ""},
+	{"a reader in another warp before the barrier", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
+		only := func(lane int64, body func()) { b.If(b.T.Eq(t, b.T.Int(lane)), body, nil) }
+		only(40, func() { b.Store(one(b), a, zero) })
+		b.Add(block())
+		only(7, func() { b.Store(b.Load(a, zero), y, zero) })
+		b.Add(block())
+		only(40, func() { b.Store(b.Load(a, zero), y, b.T.Int(1)) })
+		only(40, func() { b.Store(one(b), a, zero) })
+	}, nil, ""},
+	{"lanes of a warp that are not there", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.Kernel().Launch.Block[0] = b.T.Int(48)
+		b.Store(b.Shuffle(kir.ShuffleXor, one(b), 16, 32), y, t)
+	}, []sim.Kind{sim.InactiveLane}, "lane 16"},
+	{"shuffles within groups", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		v := b.Index(dtype.Float, t)
+		down := b.Shuffle(kir.ShuffleDown, v, 3, 8)
+		at := b.Value(kir.Value{Kind: kir.Shuffle, DType: dtype.Float, Args: []kir.ValueID{v}, Mode: kir.ShuffleAt, Index: b.T.Int(5), Width: 16})
+		b.Store(b.Op(core.AddOp, down, at), y, t)
+	}, nil, ""},
+	{"an atomic among plain accesses", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a := b.Shared("a", dtype.Float, 0, b.T.Int(1))
+		b.If(b.T.Eq(t, b.T.Int(0)), func() { b.Store(one(b), a, b.T.Int(0)) }, nil)
+		b.Add(kir.AtomicAdd{Dst: b.At(a, b.T.Int(0)), Value: one(b), Old: kir.NoSymbol})
+	}, []sim.Kind{sim.Race}, ""},
+	{"atomics on what nothing wrote", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a := b.Shared("a", dtype.Float, 0, b.T.Int(1))
+		b.Add(kir.AtomicAdd{Dst: b.At(a, b.T.Int(0)), Value: one(b), Old: kir.NoSymbol})
+	}, []sim.Kind{sim.Uninitialised}, "the element added to"},
+	{"a loop that is longer for some threads", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.For("i", t, b.T.Add(b.T.Mul(t, b.T.Int(2)), b.T.Int(1)), b.T.Int(64), kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, i) })
+	}, nil, ""},
+	{"a barrier in a loop that is longer for some threads", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.For("i", b.T.Int(0), b.T.FloorDiv(b.T.Add(t, b.T.Int(4)), b.T.Int(4)), b.T.Int(1), kir.UnrollNone, func(scalar.ID) { b.Add(block()) })
+	}, []sim.Kind{sim.DivergentBarrier}, "60 of 64 threads reach it"},
+	{"a condition on undefined memory", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		k := b.Let("k", b.Load(b.Local("r", dtype.Bool)), scalar.Facts{})
+		b.If(k, func() { b.Store(one(b), y, t) }, nil)
+	}, []sim.Kind{sim.Uninitialised}, "the condition depends on memory"},
+	{"undefined memory that is not chosen", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		r := b.Local("r", dtype.Float)
+		b.If(b.T.Lt(t, b.T.Int(9)), func() { b.Store(one(b), r) }, nil)
+		b.Store(b.Op(core.WhereOp, b.Index(dtype.Bool, b.T.Lt(t, b.T.Int(9))), b.Load(r), one(b)), y, t)
+	}, nil, ""},
+}
+
 func TestFindings(t *testing.T) {
-	one := func(b *kir.Builder) kir.ValueID { return b.Float(dtype.Float, 1) }
-	pair := func(b *kir.Builder) (kir.BufferID, kir.BufferID) {
-		return b.Shared("a", dtype.Float, 0, b.T.Int(64)), b.Shared("b", dtype.Float, 0, b.T.Int(64))
-	}
-	mirror := func(b *kir.Builder, t scalar.ID) scalar.ID { return b.T.Sub(b.T.Int(63), t) }
-	for _, test := range []struct {
-		name string
-		body func(b *kir.Builder, t scalar.ID, y kir.BufferID)
-		want []sim.Kind
-		text string // part of the first finding
-	}{
-		{"same value by all threads", func(b *kir.Builder, _ scalar.ID, y kir.BufferID) {
-			b.Store(one(b), y, b.T.Int(3))
-		}, []sim.Kind{sim.Duplicate}, "duplicate write: y[3] by block 0 thread 1 at s0 `y[3] = 1` and by block 0 thread 0 at s0 `y[3] = 1` (63 times)"},
-		{"same value by all threads, as intended", func(b *kir.Builder, _ scalar.ID, y kir.BufferID) {
-			b.Add(kir.Assign{Dst: b.At(y, b.T.Int(3)), Value: one(b), Redundant: true})
-		}, nil, ""},
-		{"several values, said to be redundant", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			b.Add(kir.Assign{Dst: b.At(y, b.T.Int(3)), Value: b.Index(dtype.Float, b.T.FloorDiv(t, b.T.Int(63))), Redundant: true})
-		}, []sim.Kind{sim.Race}, "y[3] by block 0 thread 63"},
-		{"shared memory reused without a barrier", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			first, second := pair(b)
-			b.Kernel().Body[1] = kir.Fence{Scope: kir.BlockScope} // declared below
-			b.Store(one(b), first, t)
-			b.Add(block())
-			b.Store(b.Load(first, mirror(b, t)), y, t)
-			b.Add(kir.Declare{Buffer: second})
-			b.Store(one(b), second, t)
-		}, []sim.Kind{sim.Reuse}, "reuse: b[0] by block 0 thread 0 at s6"},
-		{"shared memory reused after a barrier", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			first, second := pair(b)
-			b.Kernel().Body[1] = kir.Fence{Scope: kir.BlockScope}
-			b.Store(one(b), first, t)
-			b.Add(block())
-			b.Store(b.Load(first, mirror(b, t)), y, t)
-			b.Add(block())
-			b.Add(kir.Declare{Buffer: second})
-			b.Store(one(b), second, t)
-		}, nil, ""},
-		{"shared memory read after its bytes belong to another", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			first, second := pair(b)
-			b.Store(one(b), first, t)
-			b.Add(block())
-			b.Store(one(b), second, t)
-			b.Add(block())
-			b.Store(b.Load(first, t), y, t)
-		}, []sim.Kind{sim.StaleOwner}, "stale owner: a[0] by block 0 thread 0 at s6"},
-		{"shared memory read after its bytes are declared to be another", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			first, second := pair(b)
-			b.Kernel().Body[1] = kir.Fence{Scope: kir.BlockScope}
-			b.Store(one(b), first, t)
-			b.Add(kir.Declare{Buffer: second})
-			b.Store(b.Load(first, t), y, t)
-		}, []sim.Kind{sim.StaleOwner}, ""},
-		{"shared memory read in a later life", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			b.Repeat("i", 2, kir.UnrollNone, func(i scalar.ID) {
-				a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
-				b.If(b.T.Eq(i, b.T.Int(0)), func() { b.Store(one(b), a, t) }, nil)
-				b.Store(b.Load(a, t), y, t)
-			})
-		}, []sim.Kind{sim.Uninitialised}, ""},
-		{"vectors that go on in the next row", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a, r := b.Shared("a", dtype.Float, 0, b.T.Int(3), b.T.Int(3), b.T.Int(3)), b.Local("r", dtype.Float, 2)
-			b.Store(one(b), r, b.T.Int(0))
-			b.Store(one(b), r, b.T.Int(1))
-			b.If(b.T.Lt(t, b.T.Int(13)), func() {
-				e := b.T.Mul(t, b.T.Int(2))
-				row := b.T.FloorDiv(e, b.T.Int(3))
-				b.Add(kir.Move{Dst: b.Vector(2, a, b.T.FloorDiv(row, b.T.Int(3)), b.T.Mod(row, b.T.Int(3)), b.T.Mod(e, b.T.Int(3))),
-					Src: b.Vector(2, r, b.T.Int(0))})
-			}, nil)
-		}, nil, ""},
-		{"a vector beyond the last row", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a, r := b.Shared("a", dtype.Float, 0, b.T.Int(3), b.T.Int(3), b.T.Int(3)), b.Local("r", dtype.Float, 2)
-			b.Kernel().Buffers[a].Size = b.T.Int(28)
-			b.Kernel().Launch.Shared = b.T.Int(128)
-			b.Store(one(b), r, b.T.Int(0))
-			b.Store(one(b), r, b.T.Int(1))
-			two := b.T.Int(2)
-			b.If(b.T.Eq(t, b.T.Int(0)), func() {
-				b.Add(kir.Move{Dst: b.Vector(2, a, two, two, two), Src: b.Vector(2, r, b.T.Int(0))})
-			}, nil)
-		}, []sim.Kind{sim.OutOfBounds}, "end outside the shape"},
-		{"a vector into the padding of a row", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a, r := b.Shared("a", dtype.Float, 0, b.T.Int(3), b.T.Int(4)), b.Local("r", dtype.Float, 2)
-			b.Kernel().Buffers[a].Shape[1] = b.T.Int(3)
-			b.Store(one(b), r, b.T.Int(0))
-			b.Store(one(b), r, b.T.Int(1))
-			b.If(b.T.Eq(t, b.T.Int(0)), func() {
-				b.Add(kir.Move{Dst: b.Vector(2, a, b.T.Int(1), b.T.Int(2)), Src: b.Vector(2, r, b.T.Int(0))})
-			}, nil)
-		}, []sim.Kind{sim.OutOfBounds}, "end outside the shape"},
-		{"an undefined value, written and read again", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			b.Store(b.Load(b.Local("r", dtype.Float)), y, t)
-			b.Store(b.Load(y, t), y, t)
-		}, []sim.Kind{sim.Uninitialised}, "at s1 `y[tx] = r`: the value written depends on memory that nothing wrote (64 times)"},
-		{"an undefined value, added", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			b.Store(one(b), y, t)
-			b.Add(kir.AtomicAdd{Dst: b.At(y, t), Value: b.Load(b.Local("r", dtype.Float)), Old: kir.NoSymbol})
-		}, []sim.Kind{sim.Uninitialised}, "the value added"},
-		{"more threads than the facts say", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			b.Kernel().Launch.Block[0] = b.T.Int(65)
-			b.If(b.T.Lt(t, b.T.Int(9)), func() { b.Store(one(b), y, t) }, nil)
-		}, []sim.Kind{sim.WrongFacts}, "tx is 64"},
-		{"more blocks than the facts say", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			block := b.BlockIndex(0, b.T.Int(2))
-			b.Kernel().Launch.Grid[0] = b.T.Int(3)
-			b.If(b.T.Lt(b.T.Add(block, t), b.T.Int(1)), func() { b.Store(one(b), y, t) }, nil)
-		}, []sim.Kind{sim.WrongFacts}, "bx is 2"},
-		{"a loop longer than the facts say", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			b.Repeat("i", 4, kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
-			b.Kernel().Body[0].(*kir.For).Stop = b.T.Int(5)
-		}, []sim.Kind{sim.WrongFacts}, "at s0 `for i in [0, 5) step 1 rolled`: i is 4, which is not a multiple of 1 in [0, 3]"},
-		{"a longer loop than the facts say for some threads", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			b.Repeat("i", 4, kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
-			b.Kernel().Body[0].(*kir.For).Stop = t
-		}, []sim.Kind{sim.WrongFacts}, "i is 4"},
-		{"a loop of undefined length", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			k := b.Let("k", b.Load(b.Local("r", dtype.Int32)), scalar.Unknown())
-			b.For("i", b.T.Int(0), k, b.T.Int(1), kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
-		}, []sim.Kind{sim.Uninitialised}, "a bound of the loop"},
-		{"a loop without a step", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			b.For("i", b.T.Int(0), b.T.Int(4), b.T.Int(0), kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
-		}, []sim.Kind{sim.Deadlock}, "the step of the loop is 0"},
-		{"a warp barrier for one half after a condition for the other", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			b.If(b.T.Lt(b.T.Mod(t, b.T.Int(32)), b.T.Int(16)), func() { b.Store(one(b), y, t) }, nil)
-			b.If(b.T.Lt(b.T.Int(15), b.T.Mod(t, b.T.Int(32))), func() { b.Add(kir.Barrier{Scope: kir.WarpScope}) }, nil)
-		}, []sim.Kind{sim.DivergentBarrier}, ""},
-		{"an index beyond 32 bits", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			k := b.Let("k", b.Index(dtype.Int, b.T.Mul(t, b.T.Int(1<<20))), scalar.Range(0, 1<<26))
-			b.Store(one(b), y, b.T.Min(b.T.Mul(k, k), b.T.Int(63)))
-		}, []sim.Kind{sim.Overflow}, "by block 0 thread 1 at"},
-		{"a loop index beyond 32 bits", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			b.For("i", b.T.Int(1<<30), b.T.Int(1<<31-1), b.T.Int(1<<30), kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, t) })
-		}, []sim.Kind{sim.Overflow}, "the loop index"},
-		{"an index divided by zero", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			b.Store(one(b), y, b.T.Mod(b.T.Int(64), b.T.Add(t, b.T.Int(-5))))
-		}, []sim.Kind{sim.OutOfBounds, sim.Duplicate, sim.DivisionByZero}, ""},
-		{"a division by zero that is not chosen", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			d := b.T.Sub(t, b.T.Int(5))
-			b.If(b.T.And(b.T.Lt(b.T.Int(0), d), b.T.Lt(b.T.Mod(b.T.Int(64), d), b.T.Int(9))), func() { b.Store(one(b), y, t) }, nil)
-		}, nil, ""},
-		{"a warp barrier between lanes", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
-			swapped := b.T.Add(b.T.Sub(t, b.T.Mul(b.T.Mod(t, b.T.Int(2)), b.T.Int(2))), b.T.Int(1))
-			b.Store(one(b), a, t)
-			b.Add(kir.Barrier{Scope: kir.WarpScope})
-			b.Store(b.Load(a, swapped), y, t)
-			b.Add(kir.Barrier{Scope: kir.WarpScope})
-			b.Store(one(b), a, t)
-		}, nil, ""},
-		{"no warp barrier between lanes", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
-			swapped := b.T.Add(b.T.Sub(t, b.T.Mul(b.T.Mod(t, b.T.Int(2)), b.T.Int(2))), b.T.Int(1))
-			b.Store(one(b), a, t)
-			b.Store(b.Load(a, swapped), y, t)
-		}, []sim.Kind{sim.Race}, "race: a[1] by block 0 thread 0"},
-		{"a shuffle orders nothing", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a, r := b.Shared("a", dtype.Float, 0, b.T.Int(64)), b.Local("r", dtype.Float)
-			b.Store(one(b), a, t)
-			b.Store(b.Shuffle(kir.ShuffleXor, one(b), 1, 32), r)
-			b.Store(b.Op(core.AddOp, b.Load(r), b.Load(a, mirror(b, t))), y, t)
-		}, []sim.Kind{sim.Race}, ""},
-		{"a fence orders no lanes", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
-			b.Store(b.Load(a, b.T.Int(0)), y, t)
-			b.Add(kir.Fence{Scope: kir.GridScope})
-			b.If(b.T.Eq(t, b.T.Int(5)), func() { b.Store(one(b), a, b.T.Int(0)) }, nil)
-		}, []sim.Kind{sim.Race, sim.Uninitialised}, ""},
-		{"the first of several readers writes", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(2)), b.T.Int(0)
-			warp := b.T.FloorDiv(t, b.T.Int(32))
-			b.If(b.T.Eq(b.T.Mod(t, b.T.Int(32)), zero), func() { b.Store(one(b), a, warp) }, nil)
-			b.Add(block())
-			b.Store(b.Load(a, warp), y, t)
-			b.If(b.T.Eq(b.T.Mod(t, b.T.Int(32)), zero), func() { b.Store(one(b), a, warp) }, nil)
-		}, []sim.Kind{sim.Race}, "and by block 0 thread 31 at"},
-		{"a plain write after the atomics of others", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
-			b.If(b.T.Eq(t, zero), func() { b.Store(one(b), a, zero) }, nil)
-			b.Add(block())
-			b.Add(kir.AtomicAdd{Dst: b.At(a, zero), Value: one(b), Old: kir.NoSymbol})
-			b.If(b.T.Eq(t, b.T.Int(5)), func() { b.Store(one(b), a, zero) }, nil)
-		}, []sim.Kind{sim.Race}, "by block 0 thread 5 at"},
-		{"a reader before a fence, another after it, then a write by the second", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
-			only := func(lane int64, body func()) { b.If(b.T.Eq(t, b.T.Int(lane)), body, nil) }
-			only(3, func() { b.Store(one(b), a, zero) })
-			b.Add(block())
-			only(3, func() { b.Store(b.Load(a, zero), y, zero) })
-			b.Add(kir.Fence{Scope: kir.GridScope})
-			only(4, func() { b.Store(b.Load(a, zero), y, b.T.Int(1)) })
-			b.Add(kir.Fence{Scope: kir.GridScope})
-			only(4, func() { b.Store(one(b), a, zero) })
-		}, []sim.Kind{sim.Race}, "by block 0 thread 3 at"},
-		{"a reader before a fence, another after it, then a write by the first", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
-			only := func(lane int64, body func()) { b.If(b.T.Eq(t, b.T.Int(lane)), body, nil) }
-			only(3, func() { b.Store(one(b), a, zero) })
-			b.Add(block())
-			only(3, func() { b.Store(b.Load(a, zero), y, zero) })
-			b.Add(kir.Fence{Scope: kir.GridScope})
-			only(4, func() { b.Store(b.Load(a, zero), y, b.T.Int(1)) })
-			only(3, func() { b.Store(one(b), a, zero) })
-		}, []sim.Kind{sim.Race}, "by block 0 thread 4 at"},
-		{"a 64-bit position in a kernel of 32-bit indices", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			k := b.Let("k", b.Op(core.AddOp, b.Index(dtype.Int, t), b.Number(dtype.Int, 1<<32)), scalar.Unknown())
-			b.If(b.T.And(b.T.Le(b.T.Int(0), k), b.T.Lt(k, b.T.Int(64))), func() { b.Store(one(b), y, k) }, nil)
-		}, []sim.Kind{sim.Overflow}, "the condition overflows"},
-		{"readers in two warps, then a write in the second", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
-			only := func(lane int64, body func()) { b.If(b.T.Eq(t, b.T.Int(lane)), body, nil) }
-			only(40, func() { b.Store(one(b), a, zero) })
-			b.Add(block())
-			b.If(b.T.Eq(b.T.Mod(t, b.T.Int(32)), b.T.Int(8)), func() { b.Store(b.Load(a, zero), y, t) }, nil)
-			only(40, func() { b.Store(one(b), a, zero) })
-		}, []sim.Kind{sim.Race}, ""},
-		{"a reader in another warp before the barrier", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a, zero := b.Shared("a", dtype.Float, 0, b.T.Int(1)), b.T.Int(0)
-			only := func(lane int64, body func()) { b.If(b.T.Eq(t, b.T.Int(lane)), body, nil) }
-			only(40, func() { b.Store(one(b), a, zero) })
-			b.Add(block())
-			only(7, func() { b.Store(b.Load(a, zero), y, zero) })
-			b.Add(block())
-			only(40, func() { b.Store(b.Load(a, zero), y, b.T.Int(1)) })
-			only(40, func() { b.Store(one(b), a, zero) })
-		}, nil, ""},
-		{"lanes of a warp that are not there", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			b.Kernel().Launch.Block[0] = b.T.Int(48)
-			b.Store(b.Shuffle(kir.ShuffleXor, one(b), 16, 32), y, t)
-		}, []sim.Kind{sim.InactiveLane}, "lane 16"},
-		{"shuffles within groups", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			v := b.Index(dtype.Float, t)
-			down := b.Shuffle(kir.ShuffleDown, v, 3, 8)
-			at := b.Value(kir.Value{Kind: kir.Shuffle, DType: dtype.Float, Args: []kir.ValueID{v}, Mode: kir.ShuffleAt, Index: b.T.Int(5), Width: 16})
-			b.Store(b.Op(core.AddOp, down, at), y, t)
-		}, nil, ""},
-		{"an atomic among plain accesses", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a := b.Shared("a", dtype.Float, 0, b.T.Int(1))
-			b.If(b.T.Eq(t, b.T.Int(0)), func() { b.Store(one(b), a, b.T.Int(0)) }, nil)
-			b.Add(kir.AtomicAdd{Dst: b.At(a, b.T.Int(0)), Value: one(b), Old: kir.NoSymbol})
-		}, []sim.Kind{sim.Race}, ""},
-		{"atomics on what nothing wrote", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			a := b.Shared("a", dtype.Float, 0, b.T.Int(1))
-			b.Add(kir.AtomicAdd{Dst: b.At(a, b.T.Int(0)), Value: one(b), Old: kir.NoSymbol})
-		}, []sim.Kind{sim.Uninitialised}, "the element added to"},
-		{"a loop that is longer for some threads", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			b.For("i", t, b.T.Add(b.T.Mul(t, b.T.Int(2)), b.T.Int(1)), b.T.Int(64), kir.UnrollNone, func(i scalar.ID) { b.Store(one(b), y, i) })
-		}, nil, ""},
-		{"a barrier in a loop that is longer for some threads", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			b.For("i", b.T.Int(0), b.T.FloorDiv(b.T.Add(t, b.T.Int(4)), b.T.Int(4)), b.T.Int(1), kir.UnrollNone, func(scalar.ID) { b.Add(block()) })
-		}, []sim.Kind{sim.DivergentBarrier}, "60 of 64 threads reach it"},
-		{"a condition on undefined memory", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			k := b.Let("k", b.Load(b.Local("r", dtype.Bool)), scalar.Facts{})
-			b.If(k, func() { b.Store(one(b), y, t) }, nil)
-		}, []sim.Kind{sim.Uninitialised}, "the condition depends on memory"},
-		{"undefined memory that is not chosen", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
-			r := b.Local("r", dtype.Float)
-			b.If(b.T.Lt(t, b.T.Int(9)), func() { b.Store(one(b), r) }, nil)
-			b.Store(b.Op(core.WhereOp, b.Index(dtype.Bool, b.T.Lt(t, b.T.Int(9))), b.Load(r), one(b)), y, t)
-		}, nil, ""},
-	} {
+	for _, test := range mistakes {
 		t.Run(test.name, func(t *testing.T) {
 			b := kir.NewBuilder("finding", dtype.Int32)
 			y := b.Global("y", dtype.Float, b.T.Int(64))

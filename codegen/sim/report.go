@@ -32,6 +32,8 @@ const (
 	DivisionByZero               // of an index
 	WrongFacts                   // a symbol whose value contradicts its facts
 	OverLimit                    // a launch that the device does not take
+
+	NumKinds
 )
 
 var kindNames = [...]string{"out of bounds", "uninitialised", "misaligned", "race", "duplicate write", "use of an asynchronous copy",
