@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"nvfuser_go/codegen/sim"
+	"nvfuser_go/codegen/trial"
 	"nvfuser_go/core"
 	"nvfuser_go/core/fusionfuzz"
 	"nvfuser_go/core/schedule"
@@ -22,12 +23,11 @@ import (
 // returns "right" or why there is nothing to run.
 func decoded(data []byte, rng *rand.Rand) (s *schedule.Scheduled, result string, err error) {
 	c := fusionfuzz.Decode(data)
-	r := &run{fusion: c.Fusion, inputs: c.Inputs, random: core.RandomState{Seed: 99, Offset: 4}}
-	arrays, scalars, values := r.arrays()
-	if _, err := c.Fusion.Bind(values); err != nil {
+	random := core.RandomState{Seed: 99, Offset: 4}
+	if _, err := c.Fusion.Bind(trial.Values(c.Inputs)); err != nil {
 		return nil, "no sizes", nil
 	}
-	want, err := c.Fusion.Eval(arrays, scalars, r.random)
+	want, err := trial.Want(c.Fusion, c.Inputs, random)
 	if err != nil {
 		return nil, "no value", nil
 	}
@@ -47,7 +47,7 @@ func decoded(data []byte, rng *rand.Rand) (s *schedule.Scheduled, result string,
 	case err != nil:
 		return s, "", err
 	}
-	got, err := r.simulate(s, k, sim.Forward)
+	got, err := simulated(&trial.Trial{Scheduled: s, Kernel: k, Inputs: c.Inputs, Random: random}, sim.Forward)
 	if err != nil {
 		if strings.Contains(err.Error(), "over the limit") {
 			return s, "too many threads", nil
