@@ -124,3 +124,25 @@ func TestRunsOfRandomNumbers(t *testing.T) {
 		}
 	}
 }
+
+// TestMomentsOfInfinities: wherever infinities stand, and however the row is cut
+// into parts, the mean is their sum and the variance is NaN.
+func TestMomentsOfInfinities(t *testing.T) {
+	for _, n := range []int64{1, 3, 100, 5000} {
+		c := newCase(t, func(p *program) {
+			x := p.tensor(-1, -1)
+			w := p.calls("var_mean", x, []int{1})
+			p.output(w[0])
+			p.output(w[1])
+		}, []int64{6, n})
+		x := c.Inputs[0].Array.F
+		inf := math.Inf(1)
+		for row, values := range [][2]float64{{inf, inf}, {-inf, -inf}, {inf, -inf}, {inf, math.NaN()}} {
+			x[int64(row)*n+n/2], x[int64(row)*n+n-1] = values[0], values[1]
+		}
+		checkCase(t, c)
+		if ok, err := checkSimulated(t, c); !ok {
+			t.Fatal(err)
+		}
+	}
+}

@@ -214,10 +214,22 @@ func (l *lowering) addToWelford(f fold, a []kir.ValueID, x kir.ValueID) []kir.Va
 		old = op(core.WhereOp, l.isZero(f, a[2]), l.b.Float(t, 0), old)
 	}
 	n := l.temporary("n", op(core.AddOp, a[2], l.b.Number(f.types[2], 1)))
+	share := l.temporary("share", op(core.DivOp, l.b.Float(t, 1), l.b.Cast(t, n)))
 	d := l.temporary("delta", op(core.SubOp, x, old))
-	mean := l.temporary("mean", op(core.AddOp, old, op(core.DivOp, d, l.b.Cast(t, n))))
+	mean := l.weightedMean(old, x, d, op(core.MulOp, l.b.Cast(t, a[2]), share), share)
 	squares := l.temporary("squares", op(core.AddOp, a[1], op(core.MulOp, d, op(core.SubOp, x, mean))))
 	return []kir.ValueID{mean, squares, n}
+}
+
+// weightedMean returns the mean of a and b, which differ by d = b - a, with
+// weights that add up to 1. The short form is wrong where d is not finite: the
+// mean of an infinity and a number is that infinity, as their sum says, and that
+// of two large numbers of different signs is a number.
+func (l *lowering) weightedMean(a, b, d, weightA, weightB kir.ValueID) kir.ValueID {
+	op := l.b.Op
+	near := op(core.AddOp, a, op(core.MulOp, d, weightB))
+	far := op(core.AddOp, op(core.MulOp, a, weightA), op(core.MulOp, b, weightB))
+	return l.temporary("mean", op(core.WhereOp, op(core.IsFiniteOp, d), near, far))
 }
 
 func (l *lowering) isZero(f fold, n kir.ValueID) kir.ValueID {
@@ -240,11 +252,13 @@ func (l *lowering) combineWelford(f fold, a, b []kir.ValueID) []kir.ValueID {
 	n := l.temporary("n", op(core.AddOp, a[2], b[2]))
 	share := choose("share", l.isZero(f, b[2]), zero, op(core.DivOp, l.b.Cast(t, b[2]), l.b.Cast(t, n)))
 	d := l.temporary("delta", op(core.SubOp, meanB, meanA))
-	mean := l.temporary("mean", op(core.AddOp, meanA, op(core.MulOp, d, share)))
+	rest := choose("rest", l.isZero(f, a[2]), zero, op(core.DivOp, l.b.Cast(t, a[2]), l.b.Cast(t, n)))
+	mean := l.weightedMean(meanA, meanB, d, rest, share)
 	if f.mayBeEmpty {
 		mean = choose("mean", l.isZero(f, n), l.b.Float(t, math.NaN()), mean)
 	}
-	between := op(core.MulOp, op(core.MulOp, d, d), op(core.MulOp, l.b.Cast(t, a[2]), share))
+	// With an empty part, whose weight is 0, the square of d alone might overflow.
+	between := op(core.MulOp, op(core.MulOp, op(core.MulOp, d, share), op(core.MulOp, d, rest)), l.b.Cast(t, n))
 	squares := l.temporary("squares", op(core.AddOp, op(core.AddOp, a[1], b[1]), between))
 	return []kir.ValueID{mean, squares, n}
 }
