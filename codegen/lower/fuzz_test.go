@@ -2,12 +2,8 @@ package lower
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,13 +12,12 @@ import (
 	"nvfuser_go/codegen/trial"
 	"nvfuser_go/core"
 	"nvfuser_go/core/fusionfuzz"
-	"nvfuser_go/core/schedule"
+	"nvfuser_go/core/schedule/schedulefuzz"
 )
 
-// decoded runs a fusion of any ops on any types, under a random schedule, and
-// returns "right" or why there is nothing to run.
-func decoded(data []byte, rng *rand.Rand) (s *schedule.Scheduled, result string, err error) {
-	c := fusionfuzz.Decode(data)
+// checkFusion schedules a fusion of any ops on any types at random and returns
+// "right" or why there is nothing to run; errors are of wrong kernels.
+func checkFusion(c *fusionfuzz.Case, rng *rand.Rand) (p *schedulefuzz.Program, result string, err error) {
 	random := core.RandomState{Seed: 99, Offset: 4}
 	if _, err := c.Fusion.Bind(trial.Values(c.Inputs)); err != nil {
 		return nil, "no sizes", nil
@@ -31,33 +26,24 @@ func decoded(data []byte, rng *rand.Rand) (s *schedule.Scheduled, result string,
 	if err != nil {
 		return nil, "no value", nil
 	}
-	s = schedule.New(c.Fusion)
-	randomly(rng, s)
-	if s.Verify() != nil {
-		return s, "not a schedule", nil
+	p = &schedulefuzz.Program{Fusion: c.Fusion, Inputs: c.Inputs, Schedule: schedulefuzz.Schedule(rng, c.Fusion, c.Inputs, schedulefuzz.All)}
+	if p.Schedule.Verify() != nil {
+		return p, "not a schedule", nil
 	}
-	k, err := lowered(s, Options{})
-	var unsupported *core.Unsupported
-	var illegal *schedule.Refused
-	switch {
-	case errors.As(err, &unsupported):
-		return s, "refused: " + unsupported.Refusals[0].Rule, nil
-	case errors.As(err, &illegal):
-		return s, "illegal: " + illegal.Rule, nil
-	case err != nil:
-		return s, "", err
-	}
-	got, err := simulated(&trial.Trial{Scheduled: s, Kernel: k, Inputs: c.Inputs, Random: random}, sim.Forward)
+	k, err := lowered(p.Schedule, Options{})
 	if err != nil {
-		if strings.Contains(err.Error(), "over the limit") {
-			return s, "too many threads", nil
-		}
-		return s, "", fmt.Errorf("simulation: %w", err)
+		result, err = outcome(err)
+		return p, result, err
+	}
+	got, err := simulated(&trial.Trial{Scheduled: p.Schedule, Kernel: k, Inputs: c.Inputs, Random: random}, sim.Forward)
+	if err != nil {
+		result, err = outcome(err)
+		return p, result, err
 	}
 	if text := c.Check(want, got); text != "" && !(foldsFloats(c.Fusion) && nearly(want, got)) {
-		return s, "", errors.New(text)
+		return p, "", errors.New(text)
 	}
-	return s, "right", nil
+	return p, "right", nil
 }
 
 // foldsFloats reports whether f adds up numbers, which a kernel does in the
@@ -92,60 +78,29 @@ func nearly(want, got []*core.Array) bool {
 	return true
 }
 
-// randomly transforms, inlines and parallelises s.
-func randomly(rng *rand.Rand, s *schedule.Scheduled) {
-	g := &generator{Rand: rng}
-	if g.chance(0.5) {
-		outs := s.Fusion().Outputs()
-		reference := outs[g.IntN(len(outs))].Val
-		if !s.Fusion().Val(reference).Input {
-			g.transform(s, reference, g.IntN(4))
-			_, _ = s.TransformLike(reference, nil)
-		}
-	}
-	if g.chance(0.7) {
-		_ = s.InlineMost(nil, nil)
-	}
-	if g.chance(0.5) {
-		parallelise(g, s)
-	}
-}
-
-// FuzzLower looks for a fusion and a schedule of it whose kernel is wrong.
+// FuzzLower looks for a fusion and a schedule of it whose kernel is wrong. The
+// first half of the bytes is the fusion.
 func FuzzLower(f *testing.F) {
 	f.Add([]byte("a fusion"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		seed := uint64(len(data))
-		for _, b := range data {
-			seed = seed*1099511628211 + uint64(b)
-		}
-		_, _, err := decoded(data, rand.New(rand.NewPCG(seed, 3)))
-		require.NoError(t, err)
+		n := len(data) / 2
+		p, _, err := checkFusion(fusionfuzz.Decode(data[:n]), schedulefuzz.Decoded(data[n:]))
+		require.NoError(t, err, "%v", p)
 	})
 }
 
 func TestRandomFusions(t *testing.T) {
-	number := func(name string, other uint64) uint64 {
-		if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
-			return n
-		}
-		return other
-	}
 	n, first := number("LOWER_PROGRAMS", 300), number("LOWER_SEED", 0)
 	count := map[string]int{}
 	for seed := first; seed < first+n; seed++ {
-		rng := rand.New(rand.NewPCG(seed, 3))
+		rng := schedulefuzz.Seeded(seed)
 		data := make([]byte, 40+rng.IntN(100))
 		for i := range data {
 			data[i] = byte(rng.Uint32())
 		}
-		s, result, err := decoded(data, rng)
+		p, result, err := checkFusion(fusionfuzz.Decode(data), rng)
 		if err != nil {
-			t.Errorf("seed %d: %v", seed, err)
-			if os.Getenv("LOWER_PROGRAMS") == "1" {
-				k, _ := Lower(s, Options{})
-				t.Logf("%v\n%v\n%v", s.Fusion(), s, k)
-			}
+			t.Errorf("seed %d: %v\n%v", seed, err, p)
 		}
 		count[result]++
 	}

@@ -37,12 +37,7 @@ type Trial struct {
 
 // Values returns the inputs as [core.Fusion.Bind] takes them.
 func Values(inputs []fusionfuzz.Input) []core.InputValue {
-	values := make([]core.InputValue, len(inputs))
-	for i, in := range inputs {
-		if values[i].Scalar = in.Scalar; in.Array != nil {
-			values[i] = core.InputValue{Tensor: true, DType: in.Array.Type, Sizes: in.Array.Shape}
-		}
-	}
+	_, _, values := fusionfuzz.Arguments(inputs)
 	return values
 }
 
@@ -50,10 +45,7 @@ func Values(inputs []fusionfuzz.Input) []core.InputValue {
 //
 // Errors: those of [core.Fusion.Eval].
 func Want(f *core.Fusion, inputs []fusionfuzz.Input, random core.RandomState) ([]*core.Array, error) {
-	arrays, scalars := make([]*core.Array, len(inputs)), make([]scalar.Value, len(inputs))
-	for i, in := range inputs {
-		arrays[i], scalars[i] = in.Array, in.Scalar
-	}
+	arrays, scalars, _ := fusionfuzz.Arguments(inputs)
 	return f.Eval(arrays, scalars, random)
 }
 

@@ -272,6 +272,18 @@ func (in *Input) Memory() *Memory {
 	return m
 }
 
+// Arguments returns inputs as [core.Fusion.Eval] and [core.Fusion.Bind] take them.
+func Arguments(inputs []Input) (arrays []*core.Array, scalars []scalar.Value, values []core.InputValue) {
+	for _, in := range inputs {
+		v := core.InputValue{Scalar: in.Scalar}
+		if in.Array != nil {
+			v = core.InputValue{Tensor: true, DType: in.Array.Type, Sizes: in.Array.Shape}
+		}
+		arrays, scalars, values = append(arrays, in.Array), append(scalars, in.Scalar), append(values, v)
+	}
+	return arrays, scalars, values
+}
+
 // repeats reports whether elements of in share memory.
 func (in *Input) repeats() bool {
 	for d, n := range in.Array.Shape {

@@ -286,3 +286,49 @@ func (p *interpreter) read(v core.ValID, at []coordinate) int64 {
 func (p *interpreter) write(v core.ValID, at []coordinate, value int64) {
 	p.buffers[v][p.offset(v, at)] = element{value, true}
 }
+
+// execute runs m's schedule and compares the outputs with want.
+func execute(m *Mapping, inputs, want []*core.Array) error {
+	values := make([]core.InputValue, len(inputs))
+	for i, a := range inputs {
+		values[i] = core.InputValue{Tensor: true, DType: a.Type, Sizes: a.Shape}
+	}
+	bind, err := m.f.Bind(values)
+	if err != nil {
+		return err
+	}
+	p := newInterpreter(m, bind)
+	for i, v := range m.f.Inputs() {
+		for _, x := range inputs[i].I {
+			p.buffers[v] = append(p.buffers[v], element{x, true})
+		}
+	}
+	p.run(m.Tree(), 0)
+	for k, o := range m.f.Outputs() {
+		if err := p.compare(o.Val, want[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare holds the buffer of an output, in which an expanded axis is stored
+// once, against what it must be.
+func (p *interpreter) compare(v core.ValID, want *core.Array) error {
+	axes := p.s.f.Axes(v)
+	var err error
+	i := int64(0)
+	core.EachIndex(want.Shape, func(index []int64) {
+		k := int64(0)
+		for d, a := range axes {
+			n := p.extent(a)
+			k = k*n + min(index[d], n-1)
+		}
+		x := p.buffers[v][k]
+		if w := want.At(i).I; err == nil && (!x.written || x.value != w) {
+			err = fmt.Errorf("%s%v is %+v, want %d", p.s.name(v), index, x, w)
+		}
+		i++
+	})
+	return err
+}

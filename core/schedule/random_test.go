@@ -1,542 +1,53 @@
-package schedule
+package schedule_test
 
 import (
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"nvfuser_go/core"
-	"nvfuser_go/core/dtype"
-	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/fusionfuzz"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/core/schedule/schedulefuzz"
 )
 
-// A generator makes random fusions of Int tensors and random schedules of them.
-type generator struct {
-	*rand.Rand
-	f       *core.Fusion
-	tensors []core.ValID
-	inputs  []*core.Array
-	ops     []string
-}
-
-var opSets = map[string][]string{
-	"base":     {"unary", "binary", "row", "grow"},
-	"symbolic": {"unary", "binary", "row", "grow", "reduce", "permute"},
-	"red":      {"unary", "binary", "row", "grow", "reduce", "reduce"},
-	"shape":    {"unary", "binary", "row", "grow", "permute", "reshape"},
-	"all":      {"unary", "binary", "row", "grow", "reduce", "permute", "reshape", "resize", "expand", "squeeze"},
-}
-
-var sizes = []int64{1, 2, 3, 4, 5, 6, 8, 12}
-
-const maxElements = 300
-
-func (g *generator) chance(p float64) bool { return g.Float64() < p }
-
-func (g *generator) size() int64 { return sizes[g.IntN(len(sizes))] }
-
-func (g *generator) shape(v core.ValID) []int64 {
-	out := []int64{}
-	for _, e := range g.f.Shape(v) {
-		n, _ := g.f.Scalars().ConstInt(e)
-		out = append(out, n)
+// number returns a number of the environment.
+func number(name string, other uint64) uint64 {
+	if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
+		return n
 	}
-	return out
+	return other
 }
 
-func (g *generator) input(shape []int64) core.ValID {
-	contiguity := make([]core.Tri, len(shape))
-	for i, n := range shape {
-		if n != 1 {
-			contiguity[i] = core.Yes
-		}
+// interpreted runs p and returns "right" or why there is nothing to run; errors
+// are wrong programs.
+func interpreted(p *schedulefuzz.Program) (string, error) {
+	if p == nil {
+		return "empty", nil
 	}
-	v, err := g.f.DefineTensor(core.TensorDescription{Shape: shape, Contiguity: contiguity, DType: dtype.Int})
+	arrays, scalars, _ := fusionfuzz.Arguments(p.Inputs)
+	want, err := p.Fusion.Eval(arrays, scalars, core.RandomState{})
 	if err != nil {
-		panic(err)
+		return "", err
 	}
-	a := core.NewArray(dtype.Int, shape)
-	for i := range a.I {
-		a.I[i] = int64(g.IntN(9)) - 4
-	}
-	g.inputs = append(g.inputs, a)
-	return g.add(v)
-}
-
-func (g *generator) add(v core.ValID) core.ValID {
-	g.tensors = append(g.tensors, v)
-	return v
-}
-
-// apply adds an op, if the definition takes it and the result is small.
-func (g *generator) apply(name string, args ...core.Arg) (core.ValID, bool) {
-	out, err := g.f.Apply(core.Lookup(name), args...)
-	if err != nil || core.NumElements(g.shape(out[0])) > maxElements {
-		return 0, false
-	}
-	return g.add(out[0]), true
-}
-
-func (g *generator) fusion() {
-	var shape []int64
-	for n := int64(1); len(shape) < 1+g.IntN(3); {
-		if e := g.size(); n*e <= 200 {
-			shape, n = append(shape, e), n*e
-		}
-	}
-	g.input(shape)
-	for range 2 + g.IntN(7) {
-		recent := g.tensors[max(0, len(g.tensors)-4):]
-		g.operation(g.ops[g.IntN(len(g.ops))], recent[g.IntN(len(recent))])
-	}
-	for _, v := range g.tensors {
-		if x := g.f.Val(v); !x.Input && (x.Uses == 0 || g.chance(0.12)) {
-			if err := g.f.AddOutput(v, core.NoVal); err != nil {
-				panic(err)
-			}
-		}
-	}
-	g.f.Freeze()
-}
-
-func (g *generator) operation(kind string, v core.ValID) {
-	shape := g.shape(v)
-	flags := make([]bool, len(shape))
-	for i := range flags {
-		flags[i] = g.chance(0.5)
-	}
-	literal := core.ScalarOf(g.f.Scalars().Value(scalar.Value{Type: dtype.Int, I: int64(g.IntN(5)) - 2}))
-	switch kind {
-	case "unary":
-		switch g.IntN(4) {
-		case 0:
-			g.apply("neg", core.TensorOf(v))
-		case 1:
-			g.apply("set", core.TensorOf(v))
-		default:
-			g.apply([]string{"add", "mul"}[g.IntN(2)], core.TensorOf(v), literal)
-		}
-	case "binary":
-		g.binary(v, g.tensors[g.IntN(len(g.tensors))])
-	case "row": // an operand with fewer axes
-		var short []int64
-		for i, n := range shape {
-			if !flags[i] {
-				short = append(short, n)
-			}
-		}
-		w := g.input(short)
-		if b, ok := g.apply("broadcast", core.TensorOf(w), core.BoolsOf(flags...)); ok {
-			if g.chance(0.4) {
-				b, _ = g.apply("neg", core.TensorOf(b))
-			}
-			g.binary(v, b)
-		}
-	case "grow": // a broadcast that meets a larger input
-		at := g.IntN(len(shape) + 1)
-		grown := make([]bool, len(shape)+1)
-		grown[at] = true
-		bigger := slices.Insert(slices.Clone(shape), at, g.size())
-		if len(shape) < 3 && core.NumElements(bigger) <= maxElements {
-			b, _ := g.apply("broadcast", core.TensorOf(v), core.BoolsOf(grown...))
-			if g.chance(0.3) {
-				b, _ = g.apply("neg", core.TensorOf(b))
-			}
-			g.binary(b, g.input(bigger))
-		}
-	default:
-		g.reshaping(kind, v, shape, flags)
-	}
-}
-
-func (g *generator) reshaping(kind string, v core.ValID, shape []int64, flags []bool) {
-	switch kind {
-	case "reduce":
-		var dims []int64
-		for i, flag := range flags {
-			if flag {
-				dims = append(dims, int64(i))
-			}
-		}
-		if len(dims) == 0 {
-			return
-		}
-		s, ok := g.apply([]string{"sum", "max"}[g.IntN(2)], core.TensorOf(v), core.IntsOf(dims...), core.BoolOf(false), core.DTypeOf(dtype.Null))
-		if ok && g.chance(0.6) {
-			if b, ok := g.apply("broadcast", core.TensorOf(s), core.BoolsOf(flags...)); ok {
-				g.binary(v, b)
-			}
-		}
-	case "permute":
-		var order []int64
-		for _, i := range g.Perm(len(shape)) {
-			order = append(order, int64(i))
-		}
-		g.apply("permute", core.TensorOf(v), core.IntsOf(order...))
-	case "squeeze", "expand":
-		for i, n := range shape {
-			if n == 1 && g.chance(0.7) {
-				if kind == "squeeze" {
-					g.apply("squeeze", core.TensorOf(v), core.IntsOf(int64(i)), core.BoolOf(false))
-				} else {
-					shape[i] = g.size()
-					g.apply("expand", core.TensorOf(v), g.sizes(shape))
-				}
-				return
-			}
-		}
-	case "reshape":
-		g.apply("reshape", core.TensorOf(v), g.sizes(g.regrouped(shape)))
-	case "resize":
-		if len(shape) == 0 {
-			return
-		}
-		i := g.IntN(len(shape))
-		left, right := int64(g.IntN(5))-2, int64(g.IntN(5))-2
-		if shape[i]+left+right < 1 || shape[i]+min(left, 0)+min(right, 0) < 1 {
-			return
-		}
-		widths := make([]int64, 2*len(shape))
-		widths[2*(len(shape)-1-i)], widths[2*(len(shape)-1-i)+1] = left, right
-		g.apply("pad", core.TensorOf(v), g.sizes(widths), core.ScalarOf(g.f.Scalars().Value(scalar.Value{Type: dtype.Int, I: 7})))
-	}
-}
-
-func (g *generator) sizes(n []int64) core.Arg {
-	ids := make([]scalar.ID, len(n))
-	for i := range n {
-		ids[i] = g.f.Scalars().Int(n[i])
-	}
-	return core.ScalarsOf(ids...)
-}
-
-// regrouped merges or splits sizes.
-func (g *generator) regrouped(shape []int64) []int64 {
-	shape = slices.Clone(shape)
-	for range 1 + g.IntN(2) {
-		if len(shape) == 0 {
-			break
-		}
-		i := g.IntN(len(shape))
-		if g.chance(0.5) && i+1 < len(shape) {
-			shape[i] *= shape[i+1]
-			shape = slices.Delete(shape, i+1, i+2)
-		} else if k := int64(2 + g.IntN(3)); shape[i]%k == 0 && len(shape) < 4 {
-			shape = slices.Insert(shape, i+1, k)
-			shape[i] /= k
-		}
-	}
-	return shape
-}
-
-func (g *generator) binary(a, b core.ValID) {
-	x, y := g.shape(a), g.shape(b)
-	if a == b || len(x) != len(y) || len(x) == 0 {
-		return
-	}
-	if g.chance(0.3) {
-		a, b = b, a
-	}
-	g.apply([]string{"add", "sub", "mul"}[g.IntN(3)], core.TensorOf(a), core.TensorOf(b))
-}
-
-// schedule makes edits, transforms and positions.
-func (g *generator) schedule() *Scheduled {
-	s := New(g.f)
-	g.cache(s)
-	g.rfactor(s)
-	for _, v := range g.computed(s) {
-		if !s.isOutput(v) && g.chance(0.1) {
-			_ = s.SetMemory(v, Global)
-		}
-	}
-	for range 1 + g.IntN(5)/4 {
-		list := g.computed(s)
-		if outs := s.f.Outputs(); g.chance(0.7) {
-			list = []core.ValID{outs[g.IntN(len(outs))].Val}
-		}
-		reference := list[g.IntN(len(list))]
-		if g.plain(s, reference) {
-			g.transform(s, reference, g.IntN(7))
-			chosen := []core.ValID{}
-			for _, v := range s.Tensors() {
-				if g.plain(s, v) {
-					chosen = append(chosen, v)
-				}
-			}
-			_, _ = s.TransformLike(reference, chosen)
-		}
-	}
-	g.bySelf(s)
-	for _, v := range g.computed(s) {
-		if n := len(s.Loop(v)); n > 0 && g.chance(0.15) {
-			_ = s.Parallelize(v, g.IntN(n), Unroll)
-		}
-		if len(s.Loop(v)) > 0 && g.chance(0.1) {
-			_ = s.Parallelize(v, -1, Vectorize)
-		}
-	}
-	g.inline(s)
-	return s
-}
-
-func (g *generator) computed(s *Scheduled) []core.ValID {
-	return slices.DeleteFunc(slices.Clone(s.Tensors()), s.isInput)
-}
-
-func (g *generator) plain(s *Scheduled, v core.ValID) bool {
-	return sameAxes(s.Loop(v), s.f.Val(v).Domain.Logical)
-}
-
-func (g *generator) cache(s *Scheduled) {
-	for _, v := range slices.Clone(s.Tensors()) {
-		switch {
-		case s.isInput(v) && len(s.consumers(v)) > 0 && g.chance(0.5):
-			_, _ = s.CacheAfter(v, nil)
-		case s.isOutput(v) && !s.isInput(v) && g.chance(0.3):
-			_, _ = s.CacheBefore(v)
-		case s.isOutput(v) && !s.isInput(v) && g.chance(0.2):
-			_, _ = s.CacheFork(v)
-		}
-	}
-}
-
-func (g *generator) rfactor(s *Scheduled) {
-	for _, v := range g.computed(s) {
-		if s.f.Expr(s.f.Val(v).Def).Op.Class != core.Reduction || !g.chance(0.4) {
-			continue
-		}
-		var reduced []int
-		for k, a := range s.Loop(v) {
-			if s.kind(a) == core.Reduce {
-				reduced = append(reduced, k)
-			}
-		}
-		k := reduced[g.IntN(len(reduced))]
-		if err := s.Split(v, k, int64(2+g.IntN(3)), g.chance(0.7)); err != nil {
-			panic(err)
-		}
-		_, _ = s.RFactor(v, []int{k + g.IntN(2)})
-	}
-}
-
-// bySelf gives a few tensors loops of their own, some made from the root.
-func (g *generator) bySelf(s *Scheduled) {
-	for _, v := range g.computed(s) {
-		d := &s.f.Val(v).Domain
-		op := s.f.Expr(s.f.Val(v).Def).Op
-		switch {
-		case !g.plain(s, v):
-		case !sameAxes(d.Root, d.Logical) && (op == core.ReshapeOp || op == core.SliceOp) && g.chance(0.25):
-			if s.SetLoop(v, d.Root) == nil {
-				g.transform(s, v, g.IntN(4))
-			}
-		case g.chance(0.05):
-			g.transform(s, v, 1+g.IntN(4))
-		}
-	}
-}
-
-func (g *generator) transform(s *Scheduled, v core.ValID, n int) {
-	for range n {
-		loop := s.Loop(v)
-		if len(loop) == 0 {
-			return
-		}
-		points, sizes := int64(1), g.extents(s, loop)
-		for _, e := range sizes {
-			points *= e
-		}
-		switch i := g.IntN(len(loop)); g.IntN(3) {
-		case 0:
-			factor := []int64{1, 2, 2, 3, 4, 4, 5, 7}[g.IntN(8)]
-			if e := sizes[i]; points/max(e, 1)*((e+factor-1)/factor*factor) <= 500 {
-				_ = s.Split(v, i, factor, g.chance(0.75))
-			}
-		case 1:
-			_ = s.Merge(v, i, i+1)
-		default:
-			_ = s.Reorder(v, map[int]int{i: g.IntN(len(loop))})
-		}
-	}
-}
-
-// extents returns the extents that axes have for the inputs.
-func (g *generator) extents(s *Scheduled, axes []core.AxisID) []int64 {
-	bind, err := s.f.Bind(inputValues(g.inputs))
-	if err != nil {
-		panic(err)
-	}
-	out := make([]int64, len(axes))
-	for i, a := range axes {
-		if out[i], err = bind.Int(s.extent(a)); err != nil {
-			panic(err)
-		}
-	}
-	return out
-}
-
-// symbolic replaces the sizes of the inputs, but 1, by unknown ones.
-func (g *generator) symbolic() {
-	lines := strings.Split(g.f.String(), "\n")
-	for i, line := range lines {
-		open, end := strings.Index(line, "["), strings.Index(line, "]")
-		if !strings.Contains(line, " = tensor ") {
-			continue
-		}
-		dims := strings.Split(line[open+1:end], ", ")
-		for k, d := range dims {
-			if d != "1" && d != "" {
-				dims[k] = "-1"
-			}
-		}
-		lines[i] = line[:open+1] + strings.Join(dims, ", ") + line[end:]
-	}
-	f, err := core.Parse(strings.Join(lines, "\n"))
-	if err != nil {
-		panic(err)
-	}
-	f.Freeze()
-	g.f = f
-}
-
-func (g *generator) inline(s *Scheduled) {
-	if g.chance(0.33) {
-		if err := s.InlineMost(nil, nil); err != nil {
-			panic(err)
-		}
-		return
-	}
-	order := s.consumersFirst(nil)
-	if g.chance(0.5) {
-		g.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	}
-	for _, v := range order {
-		for k := g.IntN(s.MaxPosition(v, false).Position + 1); k > 0; k-- {
-			if s.InlineAt(v, k, false) == nil {
-				break
-			}
-		}
-	}
-}
-
-// outcome runs one random program and returns "right" or why there is nothing
-// to run; errors are wrong programs.
-func outcome(seed uint64, set string, partial bool) (s *Scheduled, result string, err error) {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, uint64(len(set)))), f: core.NewFusion(), ops: opSets[set]}
-	g.fusion()
-	if len(g.f.Outputs()) == 0 {
-		return nil, "empty", nil
-	}
-	want, err := g.f.Eval(g.inputs, make([]scalar.Value, len(g.inputs)), core.RandomState{})
-	if err != nil {
-		return nil, "", err
-	}
-	if set == "symbolic" {
-		g.symbolic()
-	}
-	s = g.schedule()
-	defer func() {
-		if r := recover(); r != nil {
-			if u, ok := r.(unreachable); ok {
-				result, err = "refused: no index", nil
-				if u.promoted {
-					result = "refused: storage"
-				}
-				return
-			}
-			err = fmt.Errorf("%v", r)
-		}
-	}()
-	if err := s.f.Verify(); err != nil {
-		return s, "", err
-	}
-	m, err := mapWith(s, partial)
-	var refused *Refused
-	if errors.As(err, &refused) {
-		return s, "refused: " + refused.Rule, nil
-	} else if err != nil {
-		return s, "", err
-	}
-	return s, "right", execute(m, g.inputs, want)
-}
-
-func inputValues(inputs []*core.Array) []core.InputValue {
-	values := make([]core.InputValue, len(inputs))
-	for i, a := range inputs {
-		values[i] = core.InputValue{Tensor: true, DType: a.Type, Sizes: a.Shape}
-	}
-	return values
-}
-
-func execute(m *Mapping, inputs, want []*core.Array) error {
-	bind, err := m.f.Bind(inputValues(inputs))
-	if err != nil {
-		return err
-	}
-	p := newInterpreter(m, bind)
-	for i, v := range m.f.Inputs() {
-		for _, x := range inputs[i].I {
-			p.buffers[v] = append(p.buffers[v], element{x, true})
-		}
-	}
-	p.run(m.Tree(), 0)
-	for k, o := range m.f.Outputs() {
-		if err := p.compare(o.Val, want[k]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// compare holds the buffer of an output, in which an expanded axis is stored
-// once, against what it must be.
-func (p *interpreter) compare(v core.ValID, want *core.Array) error {
-	axes := p.s.f.Axes(v)
-	var err error
-	i := int64(0)
-	core.EachIndex(want.Shape, func(index []int64) {
-		k := int64(0)
-		for d, a := range axes {
-			n := p.extent(a)
-			k = k*n + min(index[d], n-1)
-		}
-		x := p.buffers[v][k]
-		if w := want.At(i).I; err == nil && (!x.written || x.value != w) {
-			err = fmt.Errorf("%s%v is %+v, want %d", p.s.name(v), index, x, w)
-		}
-		i++
-	})
-	return err
+	return schedule.Interpret(p.Schedule, arrays, want)
 }
 
 // Random programs, interpreted, equal core.Eval. SCHEDULE_PROGRAMS is how many
 // of each set, SCHEDULE_SEED the first.
 func TestRandomSchedules(t *testing.T) {
-	number := func(name string, other uint64) uint64 {
-		if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
-			return n
-		}
-		return other
-	}
 	n, first := number("SCHEDULE_PROGRAMS", 300), number("SCHEDULE_SEED", 0)
-	for _, set := range []string{"base", "red", "shape", "all", "symbolic"} {
-		t.Run(set, func(t *testing.T) {
+	for _, set := range schedulefuzz.Sets() {
+		t.Run(set.Name, func(t *testing.T) {
 			count := map[string]int{}
 			for seed := first; seed < first+n; seed++ {
-				s, result, err := outcome(seed, set, true)
+				p := schedulefuzz.New(schedulefuzz.Seeded(seed), set, schedulefuzz.Serial)
+				result, err := interpreted(p)
 				if err != nil {
-					t.Errorf("seed %d: %v", seed, err)
-					if os.Getenv("SCHEDULE_PROGRAMS") == "1" {
-						t.Logf("%v\n%v", g(s), s)
-					}
+					t.Errorf("seed %d: %v\n%v", seed, err, p)
 				}
 				count[result]++
 			}
@@ -547,9 +58,84 @@ func TestRandomSchedules(t *testing.T) {
 	}
 }
 
-func g(s *Scheduled) string {
-	if m, err := Map(s); err == nil {
-		return m.LoopNest()
+// FuzzSchedule looks for a fusion and a schedule of it whose loops compute
+// something else.
+func FuzzSchedule(f *testing.F) {
+	for seed := range byte(20) {
+		f.Add([]byte{seed, seed * 37, seed * 91, 7})
 	}
-	return ""
+	sets := schedulefuzz.Sets()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		rng := schedulefuzz.Decoded(data)
+		p := schedulefuzz.New(rng, sets[rng.IntN(len(sets))], schedulefuzz.Serial)
+		_, err := interpreted(p)
+		require.NoError(t, err, "%v", p)
+	})
+}
+
+// Of the points of random loops, those at which every axis is in range hit each
+// element once.
+func TestLoopPointsHitEachElementOnce(t *testing.T) {
+	for seed := range uint64(100) {
+		p := schedulefuzz.New(schedulefuzz.Seeded(seed), schedulefuzz.Sets()[0], schedulefuzz.Transforms)
+		if p == nil {
+			continue
+		}
+		s := p.Schedule
+		require.NoError(t, s.Verify())
+		for _, v := range s.Tensors() {
+			hits := map[string]int{}
+			core.EachIndex(extents(s, s.Loop(v)), func(point []int64) {
+				if index, ok := elementAt(s, v, point); ok {
+					hits[fmt.Sprint(index)]++
+				}
+			})
+			n := 1
+			for _, a := range s.Fusion().Val(v).Domain.Logical {
+				if s.Fusion().Axis(a).Kind != core.Broadcast {
+					n *= int(extents(s, []core.AxisID{a})[0])
+				}
+			}
+			require.Len(t, hits, n, "seed %d", seed)
+			for _, k := range hits {
+				require.Equal(t, 1, k, "seed %d", seed)
+			}
+		}
+	}
+}
+
+func extents(s *schedule.Scheduled, axes []core.AxisID) []int64 {
+	out := []int64{}
+	for _, a := range axes {
+		n, _ := s.Fusion().Scalars().ConstInt(s.Fusion().Axis(a).Extent)
+		out = append(out, n)
+	}
+	return out
+}
+
+// elementAt walks from a loop point to the logical axes of v; ok is false if some
+// axis on the way is out of range.
+func elementAt(s *schedule.Scheduled, v core.ValID, point []int64) (element []int64, ok bool) {
+	at, ok := map[core.AxisID]int64{}, true
+	for k, a := range s.Loop(v) {
+		at[a] = point[k]
+	}
+	history := s.History(v)
+	for i := len(history) - 1; i >= 0; i-- {
+		t := s.Fusion().Transform(history[i])
+		o := at[t.Out[0]]
+		if t.Kind == core.Split {
+			at[t.In[0]] = o*extents(s, t.Out[1:])[0] + at[t.Out[1]]
+		} else {
+			n := extents(s, t.In[1:])[0]
+			at[t.In[0]], at[t.In[1]] = o/n, o%n
+		}
+		for _, a := range t.In {
+			ok = ok && (a == core.NoAxis || at[a] < extents(s, []core.AxisID{a})[0])
+		}
+	}
+	for _, a := range s.Fusion().Val(v).Domain.Logical {
+		element = append(element, at[a])
+	}
+	return element, ok
 }

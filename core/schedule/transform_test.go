@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -127,63 +126,4 @@ func TestAllocationAndSwizzle(t *testing.T) {
 	require.NoError(t, s.SetBuffering(v, 3, 2))
 	require.Equal(t, Buffering{3, 2}, s.Buffering(v))
 	require.NoError(t, s.Verify())
-}
-
-// Of the points of random loops, those at which every axis is in range hit each
-// element once.
-func TestLoopPointsHitEachElementOnce(t *testing.T) {
-	for seed := range uint64(300) {
-		g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), f: core.NewFusion()}
-		shape := []int64{g.size(), g.size()}
-		x := g.input(shape)
-		v, _ := g.apply("neg", core.TensorOf(x))
-		require.NoError(t, g.f.AddOutput(v, core.NoVal))
-		g.f.Freeze()
-		s := New(g.f)
-		g.transform(s, v, 8)
-		require.NoError(t, s.Verify())
-		hits := map[[2]int64]int{}
-		core.EachIndex(extents(s, s.Loop(v)), func(point []int64) {
-			if index, ok := elementAt(s, v, point); ok {
-				hits[index]++
-			}
-		})
-		n := 1
-		for _, a := range s.f.Val(v).Domain.Logical {
-			if !s.isBroadcast(a) {
-				n *= int(extents(s, []core.AxisID{a})[0])
-			}
-		}
-		require.Len(t, hits, n, "seed %d", seed)
-		for _, k := range hits {
-			require.Equal(t, 1, k, "seed %d", seed)
-		}
-	}
-}
-
-// elementAt walks from a loop point to the logical axes of v, of which there
-// are two; ok is false if some axis on the way is out of range.
-func elementAt(s *Scheduled, v core.ValID, point []int64) (element [2]int64, ok bool) {
-	at, ok := map[core.AxisID]int64{}, true
-	for k, a := range s.Loop(v) {
-		at[a] = point[k]
-	}
-	history := s.history(v)
-	for i := len(history) - 1; i >= 0; i-- {
-		t := s.f.Transform(history[i])
-		o := at[t.Out[0]]
-		if t.Kind == core.Split {
-			at[t.In[0]] = o*extents(s, t.Out[1:])[0] + at[t.Out[1]]
-		} else {
-			n := extents(s, t.In[1:])[0]
-			at[t.In[0]], at[t.In[1]] = o/n, o%n
-		}
-		for _, a := range inputs(t) {
-			ok = ok && at[a] < extents(s, []core.AxisID{a})[0]
-		}
-	}
-	for k, a := range s.f.Val(v).Domain.Logical {
-		element[k] = at[a]
-	}
-	return element, ok
 }

@@ -20,11 +20,11 @@ import (
 // other. A package that is not here fails the test: placing it is a decision.
 const arrows = `
 core/dtype < core/numerics < core/scalar, core/philox < core
-core < core/schedule < codegen/kir < codegen/sim, codegen/cuda/...
+core < core/schedule/... < codegen/kir < codegen/sim, codegen/cuda/...
 codegen/kir, codegen/sim < codegen/memory < codegen/lower
-core < core/fusionfuzz < core/schedule, passes
-core/schedule, codegen/sim < codegen/trial < codegen/lower, executor
-core/schedule < schedulers/...
+core < core/fusionfuzz < core/schedule/..., passes
+core/schedule/..., codegen/sim < codegen/trial < codegen/lower, executor
+core/schedule/... < schedulers/...
 passes, schedulers/... < segmenter
 segmenter, codegen/lower, codegen/sim, codegen/cuda/..., cudadrv, executor/cpu < executor
 core/fusionfuzz < executor/cpu

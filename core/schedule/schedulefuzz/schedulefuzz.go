@@ -1,0 +1,137 @@
+// Package schedulefuzz makes random programs for tests: a fusion, inputs for it
+// and a schedule of it.
+//
+// Its central type is [Program]. [New] makes one of integer tensors whose
+// operations a test chooses; [Schedule] schedules a fusion from anywhere, such as
+// one of package fusionfuzz. What is random comes from a generator that
+// [Seeded] or [Decoded] returns, so that a seed, or any bytes, give one program.
+//
+// The calls on a schedule that a program is made by are legal each, or have been
+// refused and have changed nothing; whether the whole can be mapped and lowered is
+// for the test to find out. The package runs nothing itself.
+package schedulefuzz
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/fusionfuzz"
+	"nvfuser_go/core/schedule"
+)
+
+// A Program is a fusion, inputs for it and a schedule of it.
+type Program struct {
+	Fusion   *core.Fusion // frozen
+	Inputs   []fusionfuzz.Input
+	Schedule *schedule.Scheduled
+}
+
+// Moves is a set of what a random schedule may consist of.
+type Moves uint32
+
+const (
+	Caches      Moves = 1 << iota // copies of inputs and outputs
+	RFactors                      // reductions in two steps
+	Transforms                    // splits, merges and reorders, of many tensors alike and of few alone
+	RootLoops                     // loops over root axes
+	Inlining                      // positions, most often as far as is legal or at random
+	Unrolling                     // unroll
+	Unswitches                    // unswitch
+	Vectors                       // vectorised copies
+	Global                        // intermediates in global memory
+	Shared                        // and in shared memory
+	Threads                       // axes along threads and blocks
+	AsyncCopies                   // cp.async into shared memory
+)
+
+// All are all moves.
+const All = AsyncCopies<<1 - 1
+
+// Serial are those of a schedule that one thread runs.
+const Serial = All &^ (Shared | Threads | AsyncCopies)
+
+// A Set says of what programs are made.
+type Set struct {
+	Name       string
+	Operations []string // kinds of operations; one that is there twice is as likely again
+	Symbolic   bool     // the sizes of inputs, but 1, are unknown to the fusion
+}
+
+// Sets are those that tests run.
+func Sets() []Set {
+	return []Set{
+		{Name: "base", Operations: []string{"unary", "binary", "row", "grow"}},
+		{Name: "red", Operations: []string{"unary", "binary", "row", "grow", "reduce", "reduce"}},
+		{Name: "shape", Operations: []string{"unary", "binary", "row", "grow", "permute", "reshape"}},
+		{Name: "all", Operations: []string{"unary", "binary", "row", "grow", "reduce", "permute", "reshape", "resize", "expand", "squeeze"}},
+		{Name: "symbolic", Operations: []string{"unary", "binary", "row", "grow", "reduce", "permute"}, Symbolic: true},
+	}
+}
+
+// Seeded returns the random numbers of a seed.
+func Seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 3)) }
+
+// Decoded returns random numbers that data decides: a byte each, then what
+// depends on all of them. A test may so change one decision of a program.
+func Decoded(data []byte) *rand.Rand {
+	seed := uint64(len(data))
+	for _, b := range data {
+		seed = seed*1099511628211 + uint64(b)
+	}
+	return rand.New(&source{data: data, rest: rand.NewPCG(seed, 3)})
+}
+
+type source struct {
+	data []byte
+	rest *rand.PCG
+}
+
+func (s *source) Uint64() uint64 {
+	if len(s.data) == 0 {
+		return s.rest.Uint64()
+	}
+	b := uint64(s.data[0])
+	s.data = s.data[1:]
+	return b * 0x0101010101010101 // both its low and its high bits are looked at
+}
+
+// New returns a program of integer tensors, or nil if it would have no output.
+func New(rng *rand.Rand, set Set, moves Moves) *Program {
+	b := &builder{Rand: rng, f: core.NewFusion(), operations: set.Operations}
+	b.fusion()
+	if len(b.f.Outputs()) == 0 {
+		return nil
+	}
+	f := b.f
+	if set.Symbolic {
+		f = symbolic(f)
+	}
+	return &Program{f, b.inputs, Schedule(rng, f, b.inputs, moves)}
+}
+
+// Schedule returns a random schedule of f. Inputs are those that f is to run on:
+// their sizes limit how many points the loops have.
+func Schedule(rng *rand.Rand, f *core.Fusion, inputs []fusionfuzz.Input, moves Moves) *schedule.Scheduled {
+	s := schedule.New(f)
+	_, _, values := fusionfuzz.Arguments(inputs)
+	bind, err := s.Fusion().Bind(values)
+	if err != nil {
+		panic(err)
+	}
+	m := &mover{Rand: rng, Scheduled: s, moves: moves, bind: bind}
+	m.schedule()
+	return s
+}
+
+// String shows p, to be read.
+func (p *Program) String() string {
+	if p == nil {
+		return "no program"
+	}
+	text := fmt.Sprintf("%v\n%v", p.Fusion, p.Schedule)
+	if m, err := schedule.Map(p.Schedule); err == nil {
+		text += "\n" + m.LoopNest()
+	}
+	return text
+}
