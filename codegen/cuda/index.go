@@ -35,6 +35,8 @@ func (p *printer) index(id scalar.ID) text {
 		return p.infix("/", args)
 	case scalar.Rem:
 		return p.infix("%", args)
+	case scalar.Xor:
+		return p.infix("^", args)
 	case scalar.Min:
 		return p.extremum("min", args)
 	case scalar.Max:

@@ -49,6 +49,9 @@ func (a *Analysis) checkAliases() error {
 		if a.isOutput(in) {
 			return a.refuse("alias", o.Val, "%s is written to the memory of %s, which is an output as it was", name, a.f.Name(in))
 		}
+		if alloc, set := a.s.Allocation(o.Val); set && !slices.Equal(a.stored(alloc), a.stored(a.allocation(o.Val))) {
+			return a.refuse("allocation", o.Val, "%s is written to the memory of %s and has an allocation domain of another order", name, a.f.Name(in))
+		}
 		logical, mine := a.f.Axes(in), a.f.Axes(o.Val)
 		for i, x := range logical {
 			if a.isBroadcast(x) != a.isBroadcast(mine[i]) {

@@ -24,11 +24,14 @@ func (a *Analysis) checkOperations() error {
 func (a *Analysis) checkMemory() error {
 	for _, v := range a.s.Tensors() {
 		name := a.f.Name(v)
+		if _, set := a.s.Allocation(v); set && !a.tensors[v].storage.set {
+			return a.refuse("allocation", v, "%s has an allocation domain and is computed in loops that run over more than its axes: inline less", name)
+		}
 		switch kind := a.s.CopyKind(v); {
 		case a.s.Buffering(v).Stages > 0:
 			return a.refuse("circular buffer", v, "%s has a circular buffer, which this build does not lower", name)
-		case len(a.s.Swizzles(v)) > 0:
-			return a.refuse("swizzle", v, "%s is swizzled, which this build does not lower", name)
+		case len(a.s.Swizzles(v)) > 0 && !a.canSwizzle(v):
+			return a.refuse("swizzle", v, "%s is swizzled along an axis that it does not store: loops left of where it is inlined, or of blocks, take no room", name)
 		case kind != schedule.PlainCopy && kind != schedule.AsyncCopy:
 			return a.refuse("copy", v, "%s is copied by an instruction that this build does not use", name)
 		case kind == schedule.AsyncCopy && (a.s.Memory(v) != schedule.Shared || a.s.Memory(a.f.TensorArgs(a.f.Expr(a.f.Val(v).Def))[0]) != schedule.Global):

@@ -65,6 +65,11 @@ output %1
 %2 = add %0, %1
 output %2
 `
+	addText2D = `%0 = tensor f32 [-1, -1] contiguity=[no, yes]
+%1 = tensor f32 [-1, -1] contiguity=[yes, no] stride_order=[0, 1]
+%2 = add %0, %1
+output %2
+`
 	welfordText = `%0 = tensor f32 [6, 100] contiguity=[yes, yes]
 %1, %2, %3 = welford %0 dims=[1]
 %4 = broadcast %1 is_broadcast_dim=[false, true]
@@ -190,6 +195,12 @@ output %3 alias %0
 		parallelised(t, s, 0, schedule.BIDx)
 		parallelised(t, s, 1, schedule.TIDx)
 		must(t, s.InlineMost(nil, nil))
+	}},
+	{name: "swizzle", text: chunkText, sizes: [][]int64{{16, 8, 4}}, schedule: swizzleChunks, options: aligned},
+	{name: "permuted output", text: addText2D, sizes: [][]int64{{6, 5}, {6, 5}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
+		out := tv(s, 2)
+		loop := s.Loop(out)
+		must(t, s.SetAllocation(out, []core.AxisID{loop[1], loop[0]}, nil), s.Reorder(out, map[int]int{0: 1}), s.Merge(out, 0, 1))
 	}},
 	{name: "half sum", text: `%0 = tensor f16 [4, 64] contiguity=[yes, yes]
 %1 = sum %0 dims=[1] keepdim=false dtype=f16

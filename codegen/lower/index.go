@@ -151,7 +151,7 @@ func (c *context) write(w core.ValID) (kir.Access, error) {
 
 // at returns the access to an element of w at coordinates along its storage.
 func (c *context) at(w core.ValID, coords []index) kir.Access {
-	return c.b.At(c.buffers[w], coords...)
+	return c.b.At(c.buffers[w], c.swizzled(w, coords)...)
 }
 
 // An operand is a tensor argument of a statement: where its elements are.

@@ -240,8 +240,8 @@ func (l *lowering) global(v core.ValID) error {
 	alloc := l.allocation(v)
 	logical := x.Domain.Logical
 	for _, a := range alloc {
-		if !slices.Contains(logical, a) {
-			return l.refuse("allocation", v, "%s is laid out along axes that are made from its dimensions, which is done for shared memory only", name)
+		if !slices.Contains(logical, a) && (x.Input || l.isOutput(v)) {
+			return l.refuse("allocation", v, "%s is an input or output and is laid out along axes that are made from its dimensions, which strides of dimensions do not tell: cache it", name)
 		}
 	}
 	shape, stride := l.layout(v, alloc)

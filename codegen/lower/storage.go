@@ -13,6 +13,7 @@ type storage struct {
 	axes     []core.AxisID
 	position int
 	promoted bool // axes are those of promoted loops
+	set      bool // axes are those that the schedule set
 	compact  bool // there is no room for points without an element
 }
 
@@ -23,12 +24,12 @@ type storage struct {
 // (of Local) or blocks. What is computed in promoted loops is stored as they run
 // only if a loop left of the position is promoted: the promotion may come from
 // another consumer than the one that reads. Otherwise the tensor's own axes are
-// stored: those that the schedule lists, the loops' or, if it is not inlined at all, the logical ones, which the
-// promoted loops write several times.
+// stored: those that the schedule lists, the loops' or, if it is not inlined at
+// all, the logical ones, which the promoted loops write several times.
 func (a *Analysis) storageOf(v core.ValID) storage {
 	memory, loop := a.s.Memory(v), a.s.Loop(v)
 	if memory == schedule.Global {
-		return storage{axes: a.stored(a.allocation(v)), compact: true}
+		return storage{axes: a.stored(a.allocation(v)), compact: true, set: true}
 	}
 	st := storage{}
 	for st.position < a.s.Position(v) && !unrolls(a.m.Parallel(loop[st.position])) {
@@ -39,7 +40,8 @@ func (a *Analysis) storageOf(v core.ValID) storage {
 		return storage{axes: a.stored(a.f.Val(v).Domain.Logical), compact: true}
 	}
 	st.promoted = !own
-	if alloc, set := a.s.Allocation(v); set && memory == schedule.Shared && own && !slices.ContainsFunc(loop, a.m.IsPromoted) {
+	if alloc, set := a.s.Allocation(v); set && own && !slices.ContainsFunc(loop, a.m.IsPromoted) {
+		st.set = true
 		st.axes = slices.DeleteFunc(a.stored(alloc), func(x core.AxisID) bool {
 			k := slices.Index(loop, x)
 			return k >= 0 && (k < st.position && !a.parallel(x).IsThread() || a.isPrivate(memory, x))

@@ -355,6 +355,8 @@ func (p *program) arithmetic(n *indexNode, a, b int64) (int64, uint8) {
 			return a, 0
 		}
 		return b, 0
+	case scalar.Xor:
+		return a ^ b, 0
 	case scalar.Lt:
 		return truth(less), 0
 	case scalar.Le:

@@ -166,7 +166,8 @@ func integer(s *schedule.Scheduled, bind *core.Binding, inputs []fusionfuzz.Inpu
 
 func (l *Launch) pointer(a kir.Argument) (*sim.Memory, error) {
 	f, v := l.t.Scheduled.Fusion(), a.Host.Tensor
-	if v == core.NoVal {
+	isOutput := slices.ContainsFunc(f.Outputs(), func(o core.Output) bool { return o.Val == v })
+	if v == core.NoVal || !f.Val(v).Input && !isOutput { // nobody but the kernel sees it
 		b := &l.t.Kernel.Buffers[a.Buffer]
 		n, err := l.size(b.Size)
 		return &sim.Memory{Data: make([]byte, max(n, 0)*int64(b.DType.Size())), Undefined: !b.Zeroed}, err
@@ -174,12 +175,8 @@ func (l *Launch) pointer(a kir.Argument) (*sim.Memory, error) {
 	if in := l.input(v); in != nil {
 		return l.inputMemory(v, in), nil
 	}
-	isOutput := false
 	for _, o := range f.Outputs() {
-		if o.Val != v {
-			continue
-		}
-		if isOutput = true; o.Alias != core.NoVal {
+		if o.Val == v && o.Alias != core.NoVal {
 			m := l.inputMemory(o.Alias, l.input(o.Alias))
 			l.memory[v] = l.memory[o.Alias]
 			return m, nil
@@ -190,7 +187,7 @@ func (l *Launch) pointer(a kir.Argument) (*sim.Memory, error) {
 		return nil, err
 	}
 	l.memory[v] = fusionfuzz.NewMemory(f.Val(v).DType, sizes, l.dense(v, sizes), 0)
-	if isOutput && core.NumElements(sizes) > 0 {
+	if core.NumElements(sizes) > 0 {
 		l.Outputs = append(l.Outputs, a.Buffer)
 	}
 	return &sim.Memory{Data: l.memory[v].Bytes(), Undefined: true}, nil

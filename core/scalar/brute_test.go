@@ -103,7 +103,7 @@ func integerTree(choose plan, symbols, depth int) *tree {
 	if choose(5) == 0 {
 		return patternTree(choose, symbols, depth-1)
 	}
-	ops := []Op{Add, Add, Add, Mul, Mul, FloorDiv, FloorDiv, Mod, Mod, TruncDiv, Rem, Min, Max, Select, opSub, opCeilDiv}
+	ops := []Op{Add, Add, Add, Mul, Mul, FloorDiv, FloorDiv, Mod, Mod, TruncDiv, Rem, Min, Max, Xor, Xor, Select, opSub, opCeilDiv}
 	op := ops[choose(len(ops))]
 	x := &tree{op: op, args: []*tree{integerTree(choose, symbols, depth-1)}}
 	divisor := op == FloorDiv || op == Mod || op == opCeilDiv
@@ -232,6 +232,8 @@ func (x *tree) eval(dt dtype.Type, values []int64) *big.Int {
 		r = v[truth(a.Cmp(b) > 0)]
 	case Max:
 		r = v[truth(a.Cmp(b) < 0)]
+	case Xor:
+		r.Xor(a, b)
 	case Lt:
 		r.SetInt64(truth(a.Cmp(b) < 0))
 	case Le:
@@ -290,7 +292,7 @@ func (x *tree) String() string {
 		return fmt.Sprintf("i%d", x.symbol)
 	}
 	name := map[Op]string{
-		Add: "add", Mul: "mul", FloorDiv: "floorDiv", Mod: "mod", TruncDiv: "truncDiv", Rem: "rem", Min: "min", Max: "max",
+		Add: "add", Mul: "mul", FloorDiv: "floorDiv", Mod: "mod", TruncDiv: "truncDiv", Rem: "rem", Min: "min", Max: "max", Xor: "xor",
 		Lt: "lt", Le: "le", Eq: "eq", Select: "select", opSub: "sub", opCeilDiv: "ceilDiv", opNot: "not",
 	}[x.op]
 	s := name + "("

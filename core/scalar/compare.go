@@ -47,6 +47,34 @@ func (t *Table) extremum(op Op, a, b ID) ID {
 	return t.intern(op, dt, kept...)
 }
 
+// Xor returns the bits in which a and b differ: of all operands in ascending
+// order, less those that are there twice, and the constants as one.
+func (t *Table) Xor(a, b ID) ID {
+	a, b, dt := t.unify(Xor, a, b)
+	operands := slices.Concat(t.operands(Xor, a), t.operands(Xor, b))
+	slices.Sort(operands)
+	constant := int64(0)
+	var kept []ID
+	for _, x := range operands {
+		n, isConst := t.ConstInt(x)
+		switch {
+		case isConst:
+			constant ^= n
+		case len(kept) > 0 && kept[len(kept)-1] == x:
+			kept = kept[:len(kept)-1]
+		default:
+			kept = append(kept, x)
+		}
+	}
+	if constant != 0 || len(kept) == 0 {
+		kept = append(kept, t.integer(dt, constant))
+	}
+	if len(kept) == 1 {
+		return kept[0]
+	}
+	return t.intern(Xor, dt, kept...)
+}
+
 func (t *Table) operands(op Op, id ID) []ID {
 	if t.Op(id) == op {
 		return t.Args(id)

@@ -242,6 +242,8 @@ func arithmeticWide(op Op, a, b *big.Int) error {
 		if (order > 0) == (op == Min) {
 			a.Set(b)
 		}
+	case Xor:
+		a.Xor(a, b)
 	case Lt:
 		a.SetInt64(truth(order < 0))
 	case Le:
@@ -301,6 +303,8 @@ func arithmetic(op Op, dt dtype.Type, a, b int64) (int64, error) {
 		return min(a, b), nil
 	case Max:
 		return max(a, b), nil
+	case Xor:
+		return a ^ b, nil
 	case Lt:
 		return truth(a < b), nil
 	case Le:
@@ -348,6 +352,8 @@ func arithmeticUnsigned(op Op, a, b uint64) (uint64, error) {
 		return min(a, b), nil
 	case Max:
 		return max(a, b), nil
+	case Xor:
+		return a ^ b, nil
 	case Lt:
 		return uint64(truth(a < b)), nil
 	case Le:

@@ -99,6 +99,10 @@ func (t *Table) derive(op Op, dt dtype.Type, args []ID) Facts {
 		f = modFacts(f, t.facts[args[1]])
 	case Rem:
 		f = remFacts(f, t.facts[args[1]])
+	case Xor:
+		for _, a := range args[1:] {
+			f = xorFacts(f, t.facts[a])
+		}
 	case Select:
 		f, g := t.facts[args[1]], t.facts[args[2]]
 		return Facts{min(f.Lo, g.Lo), max(f.Hi, g.Hi), gcd(f.Divisor, g.Divisor)}.normal()
@@ -238,6 +242,18 @@ func remFacts(x, d Facts) Facts {
 	if d.Lo > math.MinInt64 && d.Hi < math.MaxInt64 { // |x rem d| < |d|
 		most := max(d.Hi-1, -d.Lo-1, 0)
 		r.Lo, r.Hi = max(r.Lo, -most), min(r.Hi, most)
+	}
+	return r
+}
+
+// xorFacts bounds f ^ g, which has no bit that neither has.
+func xorFacts(f, g Facts) Facts {
+	r := Unknown()
+	if d := gcd(f.Divisor, g.Divisor); d != 0 {
+		r.Divisor = d & -d
+	}
+	if f.Lo >= 0 && g.Lo >= 0 {
+		r.Lo, r.Hi = 0, int64(1)<<bits.Len64(uint64(max(f.Hi, g.Hi)))-1
 	}
 	return r
 }

@@ -53,7 +53,7 @@ type printer struct {
 }
 
 var functionNames = map[Op]string{
-	TruncDiv: "truncDiv", Rem: "rem", Min: "min", Max: "max", Select: "select",
+	TruncDiv: "truncDiv", Rem: "rem", Min: "min", Max: "max", Xor: "xor", Select: "select",
 }
 
 // print writes id, in parentheses if its operator binds less than strength.

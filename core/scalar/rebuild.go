@@ -100,7 +100,7 @@ func (t *Table) apply(op Op, args []ID) ID {
 		return t.addAll(args)
 	case op == Select && len(args) == 3:
 		return t.Select(args[0], args[1], args[2])
-	case len(args) == 2, len(args) > 2 && (op == Mul || op == Min || op == Max):
+	case len(args) == 2, len(args) > 2 && (op == Mul || op == Min || op == Max || op == Xor):
 		id := args[0]
 		for _, a := range args[1:] {
 			id = t.binary(op, id, a)
@@ -116,6 +116,8 @@ func (t *Table) binary(op Op, a, b ID) ID {
 		return t.Mul(a, b)
 	case Min, Max:
 		return t.extremum(op, a, b)
+	case Xor:
+		return t.Xor(a, b)
 	case FloorDiv, Mod, TruncDiv, Rem:
 		return t.division(op, a, b)
 	case Lt, Le, Eq:

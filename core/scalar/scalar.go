@@ -46,6 +46,7 @@ const (
 	Rem                // a - b*TruncDiv(a, b)
 	Min                // the smaller
 	Max                // the larger
+	Xor                // the bits in which a and b differ, in two's complement
 	Lt                 // a < b, a Bool
 	Le                 // a <= b, a Bool
 	Eq                 // a == b, a Bool
