@@ -13,6 +13,10 @@
 // step, a program of package executor/cpu. With [Options].Simulate the step is
 // instead a kernel that a scheduler and the lowering make, in the simulator.
 //
+// [Plan.Inspection] shows what becomes of a fusion for the inputs of a plan: a
+// table of stages ([Stages]), from its definition to the arguments of its
+// kernel, which is made for this also where the plan does not run it.
+//
 // # Invariants
 //
 //   - Inputs are checked before anything is planned; what a plan takes for

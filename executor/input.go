@@ -48,12 +48,7 @@ type Input struct {
 // Errors: InvalidArgument or InvalidType that names the input by position and
 // name, and the rule.
 func check(f *core.Fusion, inputs []Input) (*core.Binding, error) {
-	values := make([]core.InputValue, len(inputs))
-	for i := range inputs {
-		x := &inputs[i]
-		values[i] = core.InputValue{Tensor: x.Tensor, DType: x.DType, Sizes: slices.Clone(x.Sizes), Scalar: x.Scalar}
-	}
-	b, err := f.Bind(values)
+	b, err := f.Bind(valuesOf(inputs))
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +72,26 @@ func check(f *core.Fusion, inputs []Input) (*core.Binding, error) {
 		return nil, err
 	}
 	return b, checkTypes(f)
+}
+
+// valuesOf returns what sizes and scalars depend on.
+func valuesOf(inputs []Input) []core.InputValue {
+	values := make([]core.InputValue, len(inputs))
+	for i := range inputs {
+		x := &inputs[i]
+		values[i] = core.InputValue{Tensor: x.Tensor, DType: x.DType, Sizes: slices.Clone(x.Sizes), Scalar: x.Scalar}
+	}
+	return values
+}
+
+// described returns inputs without their data.
+func described(inputs []Input) []Input {
+	out := slices.Clone(inputs)
+	for i := range out {
+		x := &out[i]
+		x.Data, x.Sizes, x.Strides = nil, slices.Clone(x.Sizes), slices.Clone(x.Strides)
+	}
+	return out
 }
 
 // checkTypes refuses the types that a CPU does not hold. Operations make none.

@@ -5,20 +5,27 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"nvfuser_go/codegen/sim"
 	"nvfuser_go/core"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/executor/cpu"
 )
 
-// A Plan computes the outputs of a fusion for one kind of inputs. It is
-// immutable.
+// A Plan computes the outputs of a fusion for one kind of inputs. It does not
+// change, but for what [Plan.Inspection] adds.
 type Plan struct {
 	Steps       []Step
 	Outputs     []OutputDescription
 	NeedsRandom bool  // an operation reads the random state of the run
 	Work        int64 // estimate of a run: operations on elements
 
-	e *Executor
+	e      *Executor
+	inputs []Input // of this kind, without data
+
+	once   sync.Once // for kernel and failed, which are made to be looked at where no step has them
+	kernel *compiled
+	failed error
+	shown  atomic.Bool
 }
 
 // A Step is a part of a plan.
@@ -32,6 +39,8 @@ type Call struct {
 	Outputs []unsafe.Pointer
 	Random  core.RandomState
 	Stop    *atomic.Bool
+	// Counters, if not nil, receives the work of a kernel that is simulated.
+	Counters *sim.Counters
 }
 
 func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
@@ -40,19 +49,15 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 		return nil, err
 	}
 	if o.Simulate {
-		s, err := e.scheduled(b)
-		if err != nil {
-			return nil, err
-		}
-		return e.simulate(b, inputs, s)
+		return e.simulate(b, inputs, nil)
 	}
 	outputs, err := describeOutputs(e.f, b, inputs)
 	if err != nil {
 		return nil, err
 	}
-	s := &cpuStep{f: e.f, b: b, key: e.key, outputs: outputs}
+	s, inputs := &cpuStep{f: e.f, b: b, key: e.key, outputs: outputs}, described(inputs)
 	for _, x := range inputs {
-		s.inputs = append(s.inputs, cpu.Layout{DType: x.DType, Sizes: append([]int64(nil), x.Sizes...), Strides: append([]int64(nil), x.Strides...)})
+		s.inputs = append(s.inputs, cpu.Layout{DType: x.DType, Sizes: x.Sizes, Strides: x.Strides})
 	}
 	if s.program, err = s.build(true); err != nil {
 		return nil, err
@@ -61,7 +66,7 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Steps: []Step{s}, Outputs: outputs, NeedsRandom: s.program.NeedsRandom, Work: work, e: e}, nil
+	return &Plan{Steps: []Step{s}, Outputs: outputs, NeedsRandom: s.program.NeedsRandom, Work: work, e: e, inputs: inputs}, nil
 }
 
 // Run computes the outputs. inputs are of the kind that the plan was made for;
@@ -72,10 +77,14 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 // Errors: cpu.ErrInterrupted, after which the outputs are undefined;
 // InvalidArgument if a scalar has no value, such as a division by zero; [Bug].
 func (p *Plan) Run(inputs []Input, outputs []unsafe.Pointer, random core.RandomState, stop *atomic.Bool) error {
-	c := Call{inputs, outputs, random, stop}
-	return p.e.guard(inputs, func() error {
+	return p.Do(&Call{Inputs: inputs, Outputs: outputs, Random: random, Stop: stop})
+}
+
+// Do is Run with the arguments in c.
+func (p *Plan) Do(c *Call) error {
+	return p.e.guard(c.Inputs, func() error {
 		for _, s := range p.Steps {
-			if err := s.run(&c); err != nil {
+			if err := s.run(c); err != nil {
 				return err
 			}
 		}

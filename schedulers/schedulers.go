@@ -26,14 +26,14 @@ var registry = []scheduler.Scheduler{
 // All returns the schedulers in order of preference.
 func All() []scheduler.Scheduler { return slices.Clone(registry) }
 
-// Choose returns the first scheduler that takes segment, or nil and why each
-// refuses it.
+// Choose returns the first scheduler that takes segment, or nil, and why those
+// before it refuse.
 func Choose(segment *core.Fusion, shapes *core.Binding, device scheduler.Device) (scheduler.Scheduler, []core.Refusal) {
 	var refusals []core.Refusal
 	for _, s := range registry {
 		r := s.Accept(segment, shapes, device)
 		if len(r) == 0 {
-			return s, nil
+			return s, refusals
 		}
 		refusals = append(refusals, r...)
 	}

@@ -78,8 +78,11 @@ func TestChoose(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f, b, s, refusals := choose(t, test.text, test.shape...)
-			require.Empty(t, refusals)
 			require.Equal(t, test.scheduler, s.Name())
+			require.Equal(t, test.scheduler != "pointwise", len(refusals) > 0) // of those before it
+			for _, r := range refusals {
+				require.Equal(t, "pointwise", r.By)
+			}
 			candidates := s.Candidates(f, b, scheduler.Hopper)
 			require.Equal(t, test.params, candidates[0].String())
 			require.Equal(t, candidates, s.Candidates(f, b, scheduler.Hopper))

@@ -38,7 +38,11 @@ type Options struct {
 type Source struct {
 	Text    string
 	Kernels []Function // in order
+	device  int        // bytes of Text that are device functions
 }
+
+// KernelText returns the text without the device functions in front.
+func (s Source) KernelText() string { return s.Text[s.device:] }
 
 // A Function is a kernel in a text.
 type Function struct {
@@ -70,7 +74,8 @@ func PrintAll(kernels []*kir.Kernel, o Options) (Source, error) {
 		s.Kernels = append(s.Kernels, Function{p.name, p.structure()})
 		body.WriteString(p.text.String())
 	}
-	s.Text = deviceText(needs) + body.String()
+	device := deviceText(needs)
+	s.Text, s.device = device+body.String(), len(device)
 	return s, nil
 }
 

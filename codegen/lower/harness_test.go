@@ -35,12 +35,13 @@ func tv(s *schedule.Scheduled, n int) core.ValID {
 
 // lowered returns the kernel of s, verified after each pass.
 func lowered(s *schedule.Scheduled, o Options) (*kir.Kernel, error) {
-	return lowerWith(s, o, func(p Pass, k *kir.Kernel) error {
+	o.After = func(p Pass, k *kir.Kernel) error {
 		if !p.Complete {
 			return nil
 		}
 		return k.Verify()
-	})
+	}
+	return Lower(s, o)
 }
 
 // checkWith lowers s and compares simulated runs with core.Eval.

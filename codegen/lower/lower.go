@@ -30,6 +30,10 @@ type Options struct {
 	// they may wait for each other. The host must see to that if the kernel's
 	// Launch says so.
 	Cooperative bool
+	// After, if not nil, is called with the kernel after each pass and may look at
+	// it; an error of it ends lowering. Before the first complete pass, places and
+	// barriers are missing.
+	After func(Pass, *kir.Kernel) error
 
 	omitted rule
 }
@@ -68,11 +72,6 @@ func Passes() []Pass {
 //
 // Errors: what [schedule.Map] refuses, and [core.Unsupported].
 func Lower(s *schedule.Scheduled, o Options) (*kir.Kernel, error) {
-	return lowerWith(s, o, nil)
-}
-
-// lowerWith is Lower; after is called with the kernel after each pass.
-func lowerWith(s *schedule.Scheduled, o Options, after func(Pass, *kir.Kernel) error) (*kir.Kernel, error) {
 	m, err := schedule.Map(s)
 	if err != nil {
 		return nil, err
@@ -88,10 +87,10 @@ func lowerWith(s *schedule.Scheduled, o Options, after func(Pass, *kir.Kernel) e
 		if err := p.run(l); err != nil {
 			return nil, err
 		}
-		if after == nil {
+		if o.After == nil {
 			continue
 		}
-		if err := after(p, l.b.Kernel()); err != nil {
+		if err := o.After(p, l.b.Kernel()); err != nil {
 			return nil, fmt.Errorf("after pass %s: %w", p.Name, err)
 		}
 	}

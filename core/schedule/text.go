@@ -33,11 +33,16 @@ func (s *Scheduled) domainText(axes []core.AxisID) string {
 }
 
 // TensorText shows what is decided about v, in lines.
-func (s *Scheduled) TensorText(v core.ValID) string {
+func (s *Scheduled) TensorText(v core.ValID) string { return s.tensorText(v, true) }
+
+func (s *Scheduled) tensorText(v core.ValID, transforms bool) string {
 	d, t := &s.f.Val(v).Domain, &s.tensors[v]
 	text := fmt.Sprintf("%s %v %v\n", s.name(v), t.memory, s.domainText(s.Loop(v)))
 	if t.position > 0 {
 		text = fmt.Sprintf("%s %v %v computed at %d\n", s.name(v), t.memory, s.domainText(s.Loop(v)), t.position)
+	}
+	if !transforms {
+		return text
 	}
 	part := func(name string, axes []core.AxisID) {
 		text += fmt.Sprintf("  %s %s\n", name, s.domainText(axes))
@@ -94,10 +99,14 @@ func (s *Scheduled) plainNames(axes []core.AxisID) string {
 }
 
 // String shows the expressions in order, each after the tensors that it defines.
-func (s *Scheduled) String() string {
+func (s *Scheduled) String() string { return s.Text(true) }
+
+// Text is String; without transforms, tensors have no lines that tell how their
+// loops stem from their dimensions.
+func (s *Scheduled) Text(transforms bool) string {
 	var b strings.Builder
 	for _, v := range s.Tensors() {
-		b.WriteString(s.TensorText(v))
+		b.WriteString(s.tensorText(v, transforms))
 		if d := s.f.Val(v).Def; d != core.NoExpr {
 			b.WriteString("  = " + s.statementText(d) + "\n")
 		}
@@ -108,8 +117,17 @@ func (s *Scheduled) String() string {
 func (s *Scheduled) statementText(id core.ExprID) string {
 	e := s.f.Expr(id)
 	var args []string
-	for _, v := range s.f.TensorArgs(e) {
-		args = append(args, s.name(v))
+	for i, p := range e.Op.Params() {
+		switch a := e.Args[i]; {
+		case a.Kind == core.TensorArg:
+			args = append(args, s.name(a.Tensor))
+		case a.Kind == core.TensorsArg:
+			for _, v := range a.Tensors {
+				args = append(args, s.name(v))
+			}
+		case a.Kind == core.ScalarArg && p.Kind == core.Operand:
+			args = append(args, s.scalarText(a.Scalar))
+		}
 	}
 	return fmt.Sprintf("%s(%s)", e.Op.Name, strings.Join(args, ", "))
 }
@@ -138,5 +156,36 @@ func (m *Mapping) printNest(b *strings.Builder, body []*Nest, depth int) {
 		}
 		b.WriteString("\n")
 		m.printNest(b, n.Body, depth+1)
+	}
+}
+
+// LoopClasses shows the loops that m's schedule becomes, each with the axes of
+// the tensors that run in it.
+func (m *Mapping) LoopClasses() string {
+	var b strings.Builder
+	for _, n := range m.Tree() {
+		m.printClass(&b, n, 0)
+	}
+	return b.String()
+}
+
+func (m *Mapping) printClass(b *strings.Builder, n *Nest, depth int) {
+	if n.Axis == core.NoAxis {
+		return
+	}
+	fmt.Fprintf(b, "%sloop of %s %v:", strings.Repeat("  ", depth), m.s.scalarText(m.f.Axis(m.Promotion(n.Axis)).Extent), m.Parallel(n.Axis))
+	for _, v := range m.s.Tensors() {
+		if m.s.isInput(v) {
+			continue
+		}
+		for k, a := range m.s.Loop(v) {
+			if m.LoopClass(a) == m.LoopClass(n.Axis) {
+				fmt.Fprintf(b, " %s[%d]", m.s.name(v), k)
+			}
+		}
+	}
+	b.WriteString("\n")
+	for _, inner := range n.Body {
+		m.printClass(b, inner, depth+1)
 	}
 }

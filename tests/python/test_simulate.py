@@ -72,7 +72,7 @@ def test_refusal():
     with pytest.raises(Unsupported) as caught:
         simulate(fd, x)
     assert str(caught.value) == (
-        "execute(): no scheduler takes this fusion\n"
+        "no scheduler takes this fusion\n"
         "  pointwise: tv1 is the result of sum(), a reduction operation\n"
         "  reduction: tv3 combines tv1, the result of a reduction, with elements along what was reduced, which must be"
         " kept meanwhile"

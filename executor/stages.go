@@ -1,0 +1,268 @@
+package executor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nvfuser_go/codegen/cuda"
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/codegen/lower"
+	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
+)
+
+// A Stage is one way to look at a fusion between its definition and its kernel.
+type Stage struct {
+	Name  string // that of NVFUSER_DUMP
+	Does  string // what it shows
+	Takes string // what its arguments are; "": it takes none
+	needs need
+	show  func(x *Inspection, arguments []string) (string, error)
+}
+
+// OfDefinition reports whether a stage can be shown without inputs.
+func (s *Stage) OfDefinition() bool { return s.needs == aDefinition }
+
+// A need is what a stage shows.
+type need uint8
+
+const (
+	aDefinition need = iota
+	theInputs
+	aChoice // of a scheduler, or why there is none
+	aSchedule
+	aKernel
+	aLaunch // of a kernel, on inputs
+)
+
+// Stages returns all stages, in the order in which a fusion passes them.
+func Stages() []Stage { return slices.Clone(stages) }
+
+var stages = []Stage{
+	{Name: "python_definition", Does: "Python source that defines the fusion again",
+		show: ofFusion(func(f *core.Fusion) string { return f.Python("nvfuser_fusion") })},
+	{Name: "fusion_ir_original", Does: "the canonical text of the fusion, as it was defined", show: ofFusion((*core.Fusion).String)},
+	{Name: "fusion_ir_math", Does: "inputs, outputs and operations with their axes, for reading",
+		show: ofFusion(func(f *core.Fusion) string { return f.Math(true) })},
+	{Name: "fusion_ir_concretized", Does: "the fusion when its sizes are known; today as it was defined", show: ofFusion((*core.Fusion).String)},
+	{Name: "fusion_ir_preseg", Does: "the fusion after the passes over it; today as it was defined", show: ofFusion((*core.Fusion).String)},
+	{Name: "fusion_ir_presched", Does: "the segment that is scheduled; today the whole fusion", show: ofFusion((*core.Fusion).String)},
+	{Name: "fusion_args", Does: "types, sizes, strides and devices of the inputs", needs: theInputs, show: showInputs},
+	{Name: "scheduler_verbose", Does: "what each scheduler says to the fusion, and the candidates of the one that takes it", needs: aChoice, show: showChoice},
+	{Name: "scheduler_params", Does: "the parameters that the scheduler chose", needs: aSchedule, show: showParams},
+	{Name: "fusion_ir", Does: "the schedule: loops, memory and position of each tensor", Takes: "transforms: also how the loops stem from the dimensions",
+		needs: aSchedule, show: showSchedule},
+	{Name: "inlining", Does: "how many of its loops each tensor shares with what reads it", needs: aSchedule, show: showPositions},
+	{Name: "ca_map", Does: "the loops of the kernel, each with the axes that run in it", needs: aSchedule, show: showLoops},
+	{Name: "lower_verbose", Does: "the kernel after each pass of lowering", Takes: "names of passes, instead of all", needs: aKernel, show: showPasses},
+	{Name: "sync_map", Does: "places in shared memory, and each barrier and wait with what comes next", needs: aKernel, show: showOrder},
+	{Name: "predicate_elimination", Does: "the tests that are left around accesses of memory", needs: aKernel, show: showTests},
+	{Name: "parallel_dimensions", Does: "blocks and threads in terms of the kernel's arguments", needs: aKernel, show: showDimensions},
+	{Name: "kernel_ir", Does: "the kernel before it becomes CUDA", needs: aKernel,
+		show: func(x *Inspection, _ []string) (string, error) { return x.c.kernel.String(), nil }},
+	{Name: "index_type", Does: "the type of index arithmetic", needs: aKernel,
+		show: func(x *Inspection, _ []string) (string, error) { return x.c.kernel.Index.Text() + "\n", nil }},
+	{Name: "cuda_kernel", Does: "the kernel as CUDA, without device functions", Takes: "the compute capability, as in 80, instead of 90", needs: aKernel,
+		show: ofSource(cuda.Source.KernelText)},
+	{Name: "cuda_full", Does: "the whole text that is compiled", Takes: "the compute capability, as in 80, instead of 90", needs: aKernel,
+		show: ofSource(func(s cuda.Source) string { return s.Text })},
+	{Name: "kernel_args", Does: "the arguments of the kernel", needs: aLaunch, show: showArguments},
+	{Name: "launch_param", Does: "the numbers of blocks and threads, and the shared memory", needs: aLaunch, show: showLaunch},
+	{Name: "dynamic_shared_memory", Does: "the shared memory of a block in bytes", needs: aLaunch, show: showShared},
+}
+
+func ofFusion(text func(*core.Fusion) string) func(*Inspection, []string) (string, error) {
+	return func(x *Inspection, _ []string) (string, error) { return text(x.f), nil }
+}
+
+func ofSource(text func(cuda.Source) string) func(*Inspection, []string) (string, error) {
+	return func(x *Inspection, arguments []string) (string, error) {
+		arch := 90
+		if len(arguments) > 0 {
+			n, err := strconv.Atoi(arguments[0])
+			if err != nil || n < 70 || n > 999 || len(arguments) > 1 {
+				return "", core.InvalidArgumentf("the compute capability must be one number such as 80 or 90, got %s", strings.Join(arguments, ", "))
+			}
+			arch = n
+		}
+		source, err := cuda.Print(x.c.kernel, cuda.Options{Arch: arch})
+		return text(source), err
+	}
+}
+
+func showInputs(x *Inspection, _ []string) (string, error) {
+	var b strings.Builder
+	for i := range x.inputs {
+		in, name := &x.inputs[i], x.f.Name(x.f.Inputs()[i])
+		if in.Tensor {
+			fmt.Fprintf(&b, "input %d (%s): %s sizes %s strides %s on %v\n", i, name, in.DType.Text(), listed(in.Sizes), listed(in.Strides), in.Device)
+		} else {
+			fmt.Fprintf(&b, "input %d (%s): %s of type %s\n", i, name, core.PythonLiteral(in.Scalar), in.Scalar.Type.Text())
+		}
+	}
+	return b.String(), nil
+}
+
+// listed shows numbers as Python shows a list.
+func listed(n []int64) string { return strings.ReplaceAll(fmt.Sprint(n), " ", ", ") }
+
+func showChoice(x *Inspection, _ []string) (string, error) {
+	var b strings.Builder
+	for _, r := range x.c.refusals {
+		fmt.Fprintf(&b, "%s refuses: %s (%s)\n", r.By, r.Sentence, r.Rule)
+	}
+	for i, p := range x.c.candidates {
+		if i == 0 {
+			fmt.Fprintf(&b, "%s takes it\n  chosen: %v\n", x.c.scheduler, p)
+		} else {
+			fmt.Fprintf(&b, "  other: %v\n", p)
+		}
+	}
+	if x.c.scheduler == "" && x.c.s != nil {
+		b.WriteString("scheduled by hand\n")
+	}
+	return b.String(), nil
+}
+
+func showParams(x *Inspection, _ []string) (string, error) {
+	if len(x.c.candidates) == 0 {
+		return "scheduled by hand\n", nil
+	}
+	return x.c.candidates[0].String() + "\n", nil
+}
+
+func showSchedule(x *Inspection, arguments []string) (string, error) {
+	if len(arguments) > 0 && !slices.Equal(arguments, []string{"transforms"}) {
+		return "", core.InvalidArgumentf("fusion_ir takes transforms or nothing, got %s", strings.Join(arguments, ", "))
+	}
+	return x.c.s.Text(len(arguments) > 0), nil
+}
+
+func showPositions(x *Inspection, _ []string) (string, error) {
+	var b strings.Builder
+	for _, v := range x.c.s.Tensors() {
+		fmt.Fprintf(&b, "%s: %d of %d\n", x.c.s.Fusion().Name(v), x.c.s.Position(v), len(x.c.s.Loop(v)))
+	}
+	return b.String(), nil
+}
+
+func showLoops(x *Inspection, _ []string) (string, error) {
+	m, err := schedule.Map(x.c.s)
+	if err != nil {
+		return "", err
+	}
+	return m.LoopClasses(), nil
+}
+
+// showPasses lowers again.
+func showPasses(x *Inspection, names []string) (string, error) {
+	var all []string
+	for _, p := range lower.Passes() {
+		all = append(all, p.Name)
+	}
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			return "", core.InvalidArgumentf("there is no pass %q; the passes are %s", name, strings.Join(all, ", "))
+		}
+	}
+	var b strings.Builder
+	o := x.c.options
+	o.After = func(p lower.Pass, k *kir.Kernel) error {
+		if len(names) == 0 || slices.Contains(names, p.Name) {
+			fmt.Fprintf(&b, "after %q, which %s:\n%v", p.Name, p.Does, k)
+		}
+		return nil
+	}
+	_, err := lower.Lower(x.c.s, o)
+	return b.String(), err
+}
+
+func showDimensions(x *Inspection, _ []string) (string, error) {
+	k := x.c.kernel
+	var b strings.Builder
+	for _, of := range []struct {
+		name  string
+		sizes [3]scalar.ID
+	}{{"gridDim", k.Launch.Grid}, {"blockDim", k.Launch.Block}} {
+		for i, size := range of.sizes {
+			fmt.Fprintf(&b, "%s.%c = %s\n", of.name, "xyz"[i], k.Expr(size))
+		}
+	}
+	return b.String(), nil
+}
+
+func showArguments(x *Inspection, _ []string) (string, error) {
+	h, err := x.c.host(&Call{Inputs: x.inputs})
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, a := range x.c.kernel.Arguments {
+		text, err := h.text(a)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(a.Name + ": " + text + "\n")
+	}
+	return b.String(), nil
+}
+
+// text shows an argument without what differs from run to run.
+func (h *host) text(a kir.Argument) (string, error) {
+	switch {
+	case a.Kind == kir.Pointer:
+		buffer := &h.kernel.Buffers[a.Buffer]
+		n, err := h.size(buffer.Size)
+		return fmt.Sprintf("pointer to %d elements of %s", max(n, 0), buffer.DType.Text()), err
+	case a.Kind == kir.RandomSeed:
+		return "the seed of the run", nil
+	case a.Kind == kir.RandomOffset:
+		return "the offset of the run", nil
+	case a.Kind == kir.ValueScalar && a.Host.Tensor != core.NoVal:
+		return "the element of " + h.s.Fusion().Name(a.Host.Tensor) + " as " + a.DType.Text(), nil
+	}
+	v, err := h.number(a)
+	if err != nil {
+		return "", err
+	}
+	if a.Kind == kir.IndexScalar {
+		return fmt.Sprint(v.I), nil
+	}
+	return core.PythonLiteral(v) + " as " + a.DType.Text(), nil
+}
+
+func showLaunch(x *Inspection, _ []string) (string, error) {
+	h, err := x.c.host(&Call{Inputs: x.inputs})
+	if err != nil {
+		return "", err
+	}
+	launch := &x.c.kernel.Launch
+	var grid, block [3]int64
+	for i := range 3 {
+		if grid[i], err = h.size(launch.Grid[i]); err != nil {
+			return "", err
+		}
+		if block[i], err = h.size(launch.Block[i]); err != nil {
+			return "", err
+		}
+	}
+	shared, err := h.size(launch.Shared)
+	cooperative := ""
+	if launch.Cooperative {
+		cooperative = ", all resident at once"
+	}
+	return fmt.Sprintf("grid %s%s\nblock %s\ncluster %s\nshared memory %d\n",
+		listed(grid[:]), cooperative, listed(block[:]), listed(launch.Cluster[:]), shared), err
+}
+
+func showShared(x *Inspection, _ []string) (string, error) {
+	h, err := x.c.host(&Call{Inputs: x.inputs})
+	if err != nil {
+		return "", err
+	}
+	shared, err := h.size(x.c.kernel.Launch.Shared)
+	return fmt.Sprintln(shared), err
+}
