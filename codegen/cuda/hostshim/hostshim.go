@@ -16,6 +16,7 @@ import (
 	"embed"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -107,6 +108,13 @@ func (p *Program) Run(launches ...*Launch) error {
 		}
 	}
 	return nil
+}
+
+// WriteTo writes the launch as programs read it.
+func (l *Launch) WriteTo(w io.Writer) (int64, error) {
+	var b bytes.Buffer
+	l.write(&b)
+	return b.WriteTo(w)
 }
 
 func (l *Launch) write(b *bytes.Buffer) {

@@ -1,0 +1,220 @@
+package tests
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/codegen/sim"
+	"nvfuser_go/core/scalar"
+)
+
+// A mutant is a kernel without one of its protections.
+type mutant struct {
+	what   string
+	kernel *kir.Kernel
+	// needless says why the protection may protect nothing, or is "".
+	needless string
+}
+
+// mutants returns the kernels that are k without one barrier, wait, commit,
+// fence, condition or initial value.
+func mutants(k *kir.Kernel) []mutant {
+	var all []mutant
+	mutated(k, k.Body, func(what, needless string, b kir.Block) {
+		changed := *k
+		changed.Body = b
+		all = append(all, mutant{what, &changed, needless})
+	})
+	return all
+}
+
+// mutated calls emit for each way to take one protection from b.
+func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.Block)) {
+	for i, s := range b {
+		with := func(instead ...kir.Statement) kir.Block { return slices.Concat(b[:i], instead, b[i+1:]) }
+		text := k.Text(s)
+		switch s := s.(type) {
+		case kir.Barrier, kir.AsyncWait, kir.AsyncCommit, kir.Fence:
+			emit("without "+text, "", with())
+		case kir.Assign:
+			if k.Values[s.Value].Kind == kir.Constant {
+				emit("without "+text, deadStore(k, s, b[i+1:]), with())
+			}
+		case kir.AsyncCopy:
+			if s.Guard != scalar.None {
+				s.Guard = scalar.None
+				emit("without the guard of "+text, "", with(s))
+			}
+		case *kir.For:
+			mutated(k, s.Body, func(what, needless string, body kir.Block) {
+				loop := *s
+				loop.Body = body
+				emit(what, needless, with(&loop))
+			})
+		case *kir.If:
+			if len(s.Then) > 0 {
+				emit("always "+text, registersAlone(k, s.Then), with(s.Then...))
+			} else {
+				emit("never "+text, registersAlone(k, s.Else), with(s.Else...))
+			}
+			mutated(k, s.Then, func(what, needless string, then kir.Block) {
+				emit(what, needless, with(&kir.If{Cond: s.Cond, Then: then, Else: s.Else}))
+			})
+			mutated(k, s.Else, func(what, needless string, other kir.Block) {
+				emit(what, needless, with(&kir.If{Cond: s.Cond, Then: s.Then, Else: other}))
+			})
+		}
+	}
+}
+
+// deadStore returns why a constant that is stored before the statements of b is
+// not needed: the first of them to touch its buffer overwrites it, or does so for
+// all elements that exist.
+func deadStore(k *kir.Kernel, s kir.Assign, b kir.Block) string {
+	for _, next := range b {
+		reads, writes := touches(k, next, s.Dst.Buffer)
+		if !reads && !writes {
+			continue
+		}
+		overwrites := func(next kir.Statement) bool {
+			w, ok := next.(kir.Assign)
+			return ok && w.Dst.Buffer == s.Dst.Buffer && w.Dst.Index == s.Dst.Index
+		}
+		switch next := next.(type) {
+		case kir.Assign:
+			if !reads && overwrites(next) {
+				return "initial values that are overwritten at once"
+			}
+		case *kir.If:
+			if !reads && len(next.Else) == 0 && registersAlone(k, next.Then) != "" && slices.ContainsFunc(next.Then, overwrites) {
+				return "initial values of elements that do not exist"
+			}
+		}
+		return ""
+	}
+	return ""
+}
+
+// registersAlone returns why b may be executed for no element: it touches the
+// memory of its thread only, so that what it computes is thrown away.
+func registersAlone(k *kir.Kernel, b kir.Block) string {
+	alone := true
+	eachStatement(b, func(s kir.Statement) {
+		switch s.(type) {
+		case kir.Declare, kir.Assign, *kir.For, *kir.If, kir.Hoist, kir.Let:
+		default:
+			alone = false
+		}
+		eachBuffer(k, s, func(id kir.BufferID, _ bool) { alone = alone && k.Buffers[id].Space == kir.Local })
+		eachValue(k, s, func(v *kir.Value) { alone = alone && v.Kind != kir.Shuffle })
+	})
+	if alone {
+		return "conditions around registers alone"
+	}
+	return ""
+}
+
+// touches reports whether a statement, or one inside it, reads or writes a
+// buffer.
+func touches(k *kir.Kernel, s kir.Statement, buffer kir.BufferID) (reads, writes bool) {
+	eachStatement(kir.Block{s}, func(s kir.Statement) {
+		eachBuffer(k, s, func(id kir.BufferID, isWrite bool) {
+			if id == buffer {
+				reads, writes = reads || !isWrite, writes || isWrite
+			}
+		})
+	})
+	return reads, writes
+}
+
+// eachBuffer calls f for the accesses of a statement, less those of statements
+// inside it.
+func eachBuffer(k *kir.Kernel, s kir.Statement, f func(id kir.BufferID, isWrite bool)) {
+	switch s := s.(type) {
+	case kir.Assign:
+		f(s.Dst.Buffer, true)
+	case kir.Move:
+		f(s.Dst.Buffer, true)
+		f(s.Src.Buffer, false)
+	case kir.AsyncCopy:
+		f(s.Dst.Buffer, true)
+		f(s.Src.Buffer, false)
+	case kir.AtomicAdd:
+		f(s.Dst.Buffer, true)
+	}
+	eachValue(k, s, func(v *kir.Value) {
+		if v.Kind == kir.Load {
+			f(v.Access.Buffer, false)
+		}
+	})
+}
+
+// eachValue calls f for the values that a statement itself computes.
+func eachValue(k *kir.Kernel, s kir.Statement, f func(*kir.Value)) {
+	var walk func(id kir.ValueID)
+	walk = func(id kir.ValueID) {
+		if id == kir.NoValue {
+			return
+		}
+		v := &k.Values[id]
+		f(v)
+		for _, a := range v.Args {
+			walk(a)
+		}
+	}
+	switch s := s.(type) {
+	case kir.Assign:
+		walk(s.Value)
+	case kir.AtomicAdd:
+		walk(s.Value)
+	case kir.Let:
+		walk(s.Value)
+	}
+}
+
+// mutate takes each protection from each kernel: some of its runs must then be
+// reported, or give other results. Protections that may protect nothing are
+// counted: they are work that a kernel could do without.
+func (c *corpus) mutate(t *testing.T) {
+	var lock sync.Mutex
+	count, needless := 0, map[string]int{}
+	inParallel(len(c.kernels), func(i int) {
+		u := c.kernels[i]
+		all := mutants(u.kernel)
+		for _, m := range all {
+			switch {
+			case !u.survives(m):
+			case m.needless == "":
+				t.Errorf("%s %s: nothing is reported and the results are the same\n%v", u.name, m.what, u.kernel)
+			default:
+				lock.Lock()
+				needless[m.needless]++
+				lock.Unlock()
+			}
+		}
+		lock.Lock()
+		defer lock.Unlock()
+		count += len(all)
+	})
+	t.Logf("%d kernels without one protection; that do as well without it: %v", count, needless)
+}
+
+// survives reports whether every run of a mutant is as if nothing were amiss.
+func (u *uniqueKernel) survives(m mutant) bool {
+	if m.kernel.Verify() != nil {
+		return false
+	}
+	for _, x := range u.subjects {
+		trial := x.Trial
+		trial.Kernel = m.kernel
+		for _, order := range []sim.Order{sim.Forward, sim.Reverse} {
+			got, report, err := trial.Simulate(sim.Options{Order: order})
+			if err != nil || report.Err() != nil || x.differs(got) != "" {
+				return false
+			}
+		}
+	}
+	return true
+}
