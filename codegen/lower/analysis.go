@@ -110,6 +110,12 @@ func (a *Analysis) reducesBlocks() bool {
 func (a *Analysis) isBroadcast(x core.AxisID) bool { return a.f.Axis(x).Kind == core.Broadcast }
 func (a *Analysis) isReduced(x core.AxisID) bool   { return a.f.Axis(x).Kind == core.Reduce }
 
+// isCut reports whether x is one element of an axis.
+func (a *Analysis) isCut(x core.AxisID) bool {
+	d := a.f.Axis(x).Def
+	return a.isBroadcast(x) && d != core.NoTransform && a.f.Transform(d).Kind == core.ResizeAxis && !a.isBroadcast(a.f.Transform(d).In[0])
+}
+
 // isOne reports whether x has one index.
 func (a *Analysis) isOne(x core.AxisID) bool {
 	n, ok := a.f.Scalars().ConstInt(a.f.Axis(x).Extent)

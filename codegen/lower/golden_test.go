@@ -196,6 +196,20 @@ output %3 alias %0
 		parallelised(t, s, 1, schedule.TIDx)
 		must(t, s.InlineMost(nil, nil))
 	}},
+	{name: "scatter", text: `%0 = tensor f32 [4, 6] contiguity=[yes, yes]
+%1 = tensor i64 [3, 5] contiguity=[yes, yes]
+%2 = tensor f32 [4, 5] contiguity=[yes, yes]
+%3 = scatter %0, %1, %2 dim=1
+%4 = neg %3
+output %4
+`, sizes: [][]int64{{4, 6}, {3, 5}, {4, 5}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
+		for _, v := range []core.ValID{tv(s, 3), tv(s, 4)} {
+			must(t, s.Merge(v, 0, 1), s.Split(v, 0, 8, true))
+		}
+		parallelised(t, s, 0, schedule.BIDx)
+		parallelised(t, s, 1, schedule.TIDx)
+		must(t, s.InlineMost(nil, nil))
+	}},
 	{name: "swizzle", text: chunkText, sizes: [][]int64{{16, 8, 4}}, schedule: swizzleChunks, options: aligned},
 	{name: "permuted output", text: addText2D, sizes: [][]int64{{6, 5}, {6, 5}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
 		out := tv(s, 2)

@@ -159,7 +159,8 @@ func (c *context) shownTests() []test {
 
 // rangeTests returns the tests that the indices of the tensor's axes are in
 // range: of its logical axes; of root axes if it reduces, because there the
-// operand is read and the splits below them need not divide.
+// operand is read and the splits below them need not divide. A broadcast has
+// one index, but loops over what it was cut from have more.
 func (c *context) rangeTests(init bool) ([]test, error) {
 	t := c.tensor
 	d := &c.f.Val(t.v).Domain
@@ -170,7 +171,9 @@ func (c *context) rangeTests(init bool) ([]test, error) {
 	if t.handSet && !slices.Equal(d.Root, d.Logical) {
 		domain = slices.Concat(d.Root, d.Logical)
 	}
-	domain = slices.DeleteFunc(slices.Clone(domain), func(a core.AxisID) bool { return c.isBroadcast(a) || init && c.isReduced(a) })
+	domain = slices.DeleteFunc(slices.Clone(domain), func(a core.AxisID) bool {
+		return c.isBroadcast(a) && !(t.handSet && c.isCut(a)) || init && c.isReduced(a)
+	})
 	targets := make([]core.AxisID, len(domain))
 	for i, a := range domain {
 		targets[i] = c.m.AlmostExact(a)

@@ -136,6 +136,8 @@ func (c *context) gather(e *core.Expr, dst kir.Access) error {
 			c.assign(dst, v)
 		}
 		return err
+	case core.ScatterOp:
+		return c.scatter(e, dst)
 	case core.IndexSelectOp, core.TakeAlongAxisOp, core.GatherOp:
 		dim = int(e.Args[2].Int)
 	case core.EmbeddingFwdOp:

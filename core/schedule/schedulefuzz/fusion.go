@@ -124,6 +124,8 @@ func (b *builder) operation(kind string, v core.ValID) {
 		b.apply("reshape", core.TensorOf(v), b.literals(b.regrouped(shape)))
 	case "resize":
 		b.pad(v, shape)
+	case "slice", "cat", "select", "index_select", "gather", "take_along_axis", "scatter":
+		b.indexing(kind, v, shape)
 	default:
 		panic("schedulefuzz: no operations of kind " + kind)
 	}

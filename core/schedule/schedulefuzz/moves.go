@@ -33,6 +33,7 @@ func (m *mover) schedule() {
 	m.do(Inlining, m.inline)
 	m.do(Shared, m.shared)
 	m.do(Threads, m.threads)
+	m.do(Layouts, m.layouts)
 }
 
 func (m *mover) do(moves Moves, move func()) {
@@ -261,6 +262,24 @@ func (m *mover) threads() {
 				chosen[index] = types[m.IntN(len(types))]
 			}
 			_ = m.Parallelize(v, k, chosen[index])
+		}
+	}
+}
+
+// layouts lays a few tensors out along their loop or logical axes in any order,
+// and swizzles some of those in shared memory.
+func (m *mover) layouts() {
+	for _, v := range m.computed() {
+		if !m.chance(0.1) {
+			continue
+		}
+		axes := slices.Clone(m.Loop(v))
+		if m.isOutput(v) || m.chance(0.3) {
+			axes = slices.Clone(m.Fusion().Val(v).Domain.Logical)
+		}
+		m.Shuffle(len(axes), func(i, j int) { axes[i], axes[j] = axes[j], axes[i] })
+		if m.SetAllocation(v, axes, nil) == nil && len(axes) > 1 && m.chance(0.7) {
+			_ = m.SwizzleXOR(v, m.IntN(len(axes)), m.IntN(len(axes)))
 		}
 	}
 }

@@ -43,10 +43,11 @@ const (
 	Shared                        // and in shared memory
 	Threads                       // axes along threads and blocks
 	AsyncCopies                   // cp.async into shared memory
+	Layouts                       // allocation domains and swizzles
 )
 
 // All are all moves.
-const All = AsyncCopies<<1 - 1
+const All = Layouts<<1 - 1
 
 // Serial are those of a schedule that one thread runs.
 const Serial = All &^ (Shared | Threads | AsyncCopies)
@@ -67,6 +68,13 @@ func Sets() []Set {
 		{Name: "all", Operations: []string{"unary", "binary", "row", "grow", "reduce", "permute", "reshape", "resize", "expand", "squeeze"}},
 		{Name: "symbolic", Operations: []string{"unary", "binary", "row", "grow", "reduce", "permute"}, Symbolic: true},
 	}
+}
+
+// Indexing is a set of which programs also read and write at positions that are
+// values, and cut and join tensors.
+func Indexing() Set {
+	return Set{Name: "index", Operations: []string{"unary", "binary", "row", "grow", "permute", "reshape", "resize",
+		"slice", "cat", "select", "index_select", "gather", "take_along_axis", "scatter", "scatter"}}
 }
 
 // Seeded returns the random numbers of a seed.
