@@ -105,6 +105,8 @@ const (
 	GivenNumber           // Num: bool, int, float or complex literal
 	GivenList             // List
 	GivenDType            // Num.I
+	GivenName             // Name: a word, such as a member of an enumeration
+	GivenAxis             // Axis
 	GivenOther            // anything else; Name is its type as the caller knows it
 )
 
@@ -112,6 +114,7 @@ const (
 type Given struct {
 	Kind GivenKind
 	Val  ValID
+	Axis AxisID
 	Num  scalar.Value
 	List []Given
 	Name string

@@ -93,23 +93,9 @@ func (b *binding) run(given []Given, keywords []Keyword) error {
 			positional++
 		}
 	}
-	if len(given) > positional {
-		return invalidType("%s() takes at most %d positional arguments, got %d", b.op.Name, positional, len(given))
-	}
-	slots := make([]Given, len(b.params))
-	present := make([]bool, len(b.params))
-	for i := range given {
-		slots[i], present[i] = given[i], true
-	}
-	for _, k := range keywords {
-		i := slices.IndexFunc(b.params, func(p Param) bool { return p.Name == k.Name })
-		switch {
-		case i < 0:
-			return invalidType("%s() has no argument %q; its arguments are %s", b.op.Name, k.Name, b.names())
-		case present[i]:
-			return invalidType("%s() got argument %q twice", b.op.Name, k.Name)
-		}
-		slots[i], present[i] = k.Given, true
+	slots, present, err := Arrange(b.op.Name, func(i int) string { return b.params[i].Name }, len(b.params), positional, given, keywords)
+	if err != nil {
+		return err
 	}
 	b.args = make([]Arg, len(b.params))
 	for i := range b.params {
@@ -121,7 +107,7 @@ func (b *binding) run(given []Given, keywords []Keyword) error {
 					return b.wrong(p, g)
 				}
 				b.progress = 0
-				return invalidType("%s() needs argument %q; its arguments are %s", b.op.Name, p.Name, b.names())
+				return Missing(b.op.Name, func(i int) string { return b.params[i].Name }, len(b.params), i)
 			}
 			g = p.Default
 			if g.Kind == GivenNone {
@@ -156,10 +142,41 @@ func (f *Fusion) withDefaults(op *OpInfo, args []Arg) ([]Arg, error) {
 	return b.args, nil
 }
 
-func (b *binding) names() string {
-	names := make([]string, len(b.params))
-	for i, p := range b.params {
-		names[i] = p.Name
+// Arrange puts the arguments of a call at the places of its n parameters, of
+// which the first positional need no keyword, and tells which are present.
+func Arrange(call string, name func(i int) string, n, positional int, given []Given, keywords []Keyword) (slots []Given, present []bool, err error) {
+	if len(given) > positional {
+		return nil, nil, invalidType("%s() takes at most %d positional arguments, got %d", call, positional, len(given))
+	}
+	slots, present = make([]Given, n), make([]bool, n)
+	for i := range given {
+		slots[i], present[i] = given[i], true
+	}
+	for _, k := range keywords {
+		i := 0
+		for i < n && name(i) != k.Name {
+			i++
+		}
+		switch {
+		case i == n:
+			return nil, nil, invalidType("%s() has no argument %q; its arguments are %s", call, k.Name, parameterNames(name, n))
+		case present[i]:
+			return nil, nil, invalidType("%s() got argument %q twice", call, k.Name)
+		}
+		slots[i], present[i] = k.Given, true
+	}
+	return slots, present, nil
+}
+
+// Missing is the error of a call without an argument for parameter i of n.
+func Missing(call string, name func(i int) string, n, i int) error {
+	return invalidType("%s() needs argument %q; its arguments are %s", call, name(i), parameterNames(name, n))
+}
+
+func parameterNames(name func(i int) string, n int) string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = name(i)
 	}
 	return strings.Join(names, ", ")
 }
@@ -171,11 +188,11 @@ func (k ParamKind) String() string {
 }
 
 func (b *binding) wrong(p *Param, g Given) error {
-	return invalidType("%s(): %s must be %v, got %s", b.op.Name, p.Name, p.Kind, b.f.describe(g))
+	return invalidType("%s(): %s must be %v, got %s", b.op.Name, p.Name, p.Kind, b.f.GivenText(g))
 }
 
-// describe names a given argument for an error text.
-func (f *Fusion) describe(g Given) string {
+// GivenText names a given argument for an error text.
+func (f *Fusion) GivenText(g Given) string {
 	switch g.Kind {
 	case GivenNone:
 		return "None"
@@ -192,9 +209,11 @@ func (f *Fusion) describe(g Given) string {
 		}
 		parts := make([]string, len(g.List))
 		for i := range g.List {
-			parts[i] = f.describe(g.List[i])
+			parts[i] = f.GivenText(g.List[i])
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
+	case GivenAxis:
+		return "an axis"
 	case GivenDType:
 		return "DataType." + dtype.Type(g.Num.I).String()
 	}
@@ -285,7 +304,7 @@ func (b *binding) list(p *Param, g Given) (Arg, error) {
 func (b *binding) items(p *Param, list []Given, kind string, take func(i int, x Given) bool) error {
 	for i, x := range list {
 		if !take(i, x) {
-			return invalidType("%s(): %s[%d] must be %s, got %s", b.op.Name, p.Name, i, kind, b.f.describe(x))
+			return invalidType("%s(): %s[%d] must be %s, got %s", b.op.Name, p.Name, i, kind, b.f.GivenText(x))
 		}
 	}
 	return nil

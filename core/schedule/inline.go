@@ -76,9 +76,16 @@ func (s *Scheduled) inlineRange(order []core.ValID, want []int) {
 	s.inlineRange(order[half:], want[half:])
 }
 
-func (s *Scheduled) positionsLegal() bool {
-	_, _, err := s.checkPositions()
-	return err == nil
+func (s *Scheduled) positionsLegal() bool { return s.checkInlining() == nil }
+
+// checkInlining returns why the present positions together have no loops, or why
+// their loops would have two parallel types.
+func (s *Scheduled) checkInlining() error {
+	n, _, err := s.checkPositions()
+	if err == nil {
+		_, err = s.loopTypes(n.loops)
+	}
+	return err
 }
 
 // InlineAt computes v inside the first position of its loops together with its
@@ -106,11 +113,11 @@ func (s *Scheduled) InlineAt(v core.ValID, position int, bestEffort bool) error 
 		at = limit.Position
 	}
 	s.setPosition(v, at)
-	_, _, err := s.checkPositions()
+	err := s.checkInlining()
 	for bestEffort && err != nil && at > 0 {
 		at--
 		s.setPosition(v, at)
-		_, _, err = s.checkPositions()
+		err = s.checkInlining()
 	}
 	if err != nil {
 		s.setPosition(v, before)

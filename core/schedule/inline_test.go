@@ -18,7 +18,7 @@ output %4
 `
 
 func TestMaxPosition(t *testing.T) {
-	const mul = "%0 = tensor f32 [4, 8] contiguity=[yes, yes]\n%1 = neg %0\n%2 = exp %1\noutput %2\n"
+	const mul = "%0 = tensor f32 [4, 4] contiguity=[yes, yes]\n%1 = neg %0\n%2 = exp %1\noutput %2\n"
 	for _, c := range []struct {
 		name, text string
 		tensor     int

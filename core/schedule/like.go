@@ -105,7 +105,7 @@ func (s *Scheduled) follow(path []hop, n int, reference core.ValID) []core.Refus
 // ParallelizeLike gives the loop axes of tensors, nil for all, the parallel types
 // of the corresponding ones among the first position loops of reference; those
 // that are parallel already keep theirs. types, if not empty, limits which are
-// copied; position may be negative, -1 being all.
+// copied; position may be negative, -1 being all. On an error nothing is changed.
 func (s *Scheduled) ParallelizeLike(reference core.ValID, position int, tensors []core.ValID, types []Parallel) error {
 	if err := s.checkTensor("parallelize_like", reference); err != nil {
 		return err
@@ -122,6 +122,7 @@ func (s *Scheduled) ParallelizeLike(reference core.ValID, position int, tensors 
 	for _, a := range s.Loop(reference)[:at] {
 		like[a] = a
 	}
+	saved := slices.Clone(s.parallel)
 	for _, h := range s.spread(reference, nil) {
 		for k, b := range s.Loop(h.to) {
 			if a := s.counterpart(h, k, b, like); isAxis(a) {
@@ -130,9 +131,14 @@ func (s *Scheduled) ParallelizeLike(reference core.ValID, position int, tensors 
 		}
 		if tensors == nil || slices.Contains(tensors, h.to) {
 			if err := s.copyParallel(h.to, like, types); err != nil {
+				s.parallel = saved
 				return err
 			}
 		}
+	}
+	if err := s.checkLoopTypes("parallelize_like"); err != nil {
+		s.parallel = saved
+		return err
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"slices"
+
 	"nvfuser_go/core"
 )
 
@@ -55,7 +57,8 @@ func mapWith(s *Scheduled, partial bool) (*Mapping, error) {
 	if err = m.checkPromotions(); err != nil {
 		return nil, err
 	}
-	return m, m.gatherParallel()
+	m.parallel, err = s.loopTypes(m.loops)
+	return m, err
 }
 
 // checkPromotions fails if a loop has no promotion: no axis covers what its
@@ -74,25 +77,42 @@ func (m *Mapping) checkPromotions() error {
 	return nil
 }
 
-// gatherParallel gives each loop class the parallel type of its members.
-func (m *Mapping) gatherParallel() error {
-	m.parallel = map[core.AxisID]Parallel{}
-	from := map[core.AxisID]core.ValID{}
-	for _, v := range m.s.Tensors() {
-		if m.s.isInput(v) {
+// loopTypes returns the parallel type of each loop class: that of its members.
+// Two types in one loop are an error.
+func (s *Scheduled) loopTypes(l *loopGraph) (map[core.AxisID]Parallel, error) {
+	types := map[core.AxisID]Parallel{}
+	type place struct {
+		v core.ValID
+		k int
+	}
+	from := map[core.AxisID]place{}
+	for _, v := range s.Tensors() {
+		if s.isInput(v) {
 			continue
 		}
-		for _, a := range m.s.Loop(v) {
-			class, p := m.loops.find(a), m.s.Parallel(a)
-			switch old := m.parallel[class]; {
+		for k, a := range s.Loop(v) {
+			class, p := l.find(a), s.Parallel(a)
+			switch old := types[class]; {
 			case p == Serial || p == old:
 			case old != Serial:
-				return m.s.refuse("parallel type", v, "%s and %s share a loop that is %v for one and %v for the other; give it one parallel type",
-					m.s.name(from[class]), m.s.name(v), old, p)
+				first := from[class]
+				return nil, s.refuse("parallel type", v, "%s and %s share a loop that is %v for one and %v for the other; give it one parallel type",
+					s.axisText(first.v, first.k), s.axisText(v, k), old, p)
 			default:
-				m.parallel[class], from[class] = p, v
+				types[class], from[class] = p, place{v, k}
 			}
 		}
+	}
+	return types, nil
+}
+
+// checkLoopTypes fails if tensors that share a loop give it two parallel types.
+func (s *Scheduled) checkLoopTypes(call string) error {
+	if !slices.ContainsFunc(s.tensors, func(t tensor) bool { return t.position > 0 }) {
+		return nil
+	}
+	if _, err := s.loopTypes(s.loopGraph()); err != nil {
+		return core.InvalidArgumentf("%s(): %v", call, err)
 	}
 	return nil
 }

@@ -107,6 +107,7 @@ type Scheduled struct {
 	tensors  []tensor   // by ValID
 	parallel []Parallel // by AxisID; what is beyond is Serial
 	graph    *graph     // nil after an edit
+	script   Script     // calls made by Call
 }
 
 // New returns f, which is frozen, without any scheduling: each tensor is
@@ -134,6 +135,7 @@ func (s *Scheduled) Clone() *Scheduled {
 	for i := range c.tensors {
 		c.tensors[i].swizzle = slices.Clip(c.tensors[i].swizzle)
 	}
+	c.script = slices.Clip(s.script)
 	return &c
 }
 

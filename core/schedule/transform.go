@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 )
 
@@ -210,7 +211,8 @@ func (s *Scheduled) Reorder(v core.ValID, moves map[int]int) error {
 	return nil
 }
 
-// Parallelize says how axis of v runs.
+// Parallelize says how axis of v runs. Tensors that share its loop have the same
+// type or none.
 func (s *Scheduled) Parallelize(v core.ValID, axis int, p Parallel) error {
 	if err := s.checkTensor("parallelize", v); err != nil {
 		return err
@@ -219,17 +221,27 @@ func (s *Scheduled) Parallelize(v core.ValID, axis int, p Parallel) error {
 	if err != nil {
 		return err
 	}
-	return s.parallelize(v, at, a, p)
+	old := s.Parallel(a)
+	if err := s.parallelize(v, at, a, p); err != nil {
+		return err
+	}
+	if err := s.checkLoopTypes("parallelize"); err != nil {
+		s.setParallel(a, old)
+		return err
+	}
+	return nil
 }
 
 func (s *Scheduled) parallelize(v core.ValID, at int, a core.AxisID, p Parallel) error {
 	reduced := s.kind(a) == core.Reduce
-	_, isConst := s.f.Scalars().ConstInt(s.extent(a))
+	n, isConst := s.f.Scalars().ConstInt(s.extent(a))
 	switch {
 	case p.IsWhole() && !isConst:
 		return core.InvalidArgumentf("parallelize(): %s cannot be %v, because its extent is not a constant", s.axisText(v, at), p)
 	case (p == Vectorize || p == Bulk) && reduced:
 		return core.InvalidArgumentf("parallelize(): %s cannot be %v, because it is reduced", s.axisText(v, at), p)
+	case p == Vectorize && !isVector(n, s.f.Val(v).DType):
+		return core.InvalidArgumentf("parallelize(): %s cannot be %v, because %d elements of %v have not 1, 2, 4, 8 or 16 bytes", s.axisText(v, at), p, n, s.f.Val(v).DType)
 	case p.IsWhole() && at < s.tensors[v].position:
 		return core.InvalidArgumentf("parallelize(): %s cannot be %v, because %s is computed inside its consumer there", s.axisText(v, at), p, s.name(v))
 	case p != Serial && (p.IsBlock() || p.IsThread() || p == Cluster):
@@ -243,6 +255,15 @@ func (s *Scheduled) parallelize(v core.ValID, at int, a core.AxisID, p Parallel)
 	return nil
 }
 
+// isVector reports whether n elements of type t are what one instruction moves.
+func isVector(n int64, t dtype.Type) bool {
+	if n < 1 || n > 128 {
+		return false
+	}
+	bytes := n * int64(t.Bits()) / 8
+	return bytes >= 1 && bytes <= 16 && bits.OnesCount64(uint64(bytes)) == 1
+}
+
 // SetMemory says where v lives. Inputs and outputs of the fusion are in global
 // memory.
 func (s *Scheduled) SetMemory(v core.ValID, m Memory) error {
@@ -253,8 +274,11 @@ func (s *Scheduled) SetMemory(v core.ValID, m Memory) error {
 		}
 		return core.InvalidArgumentf("set_memory_type(): %s is %s of the fusion, which lives in global memory; cache it to have a copy in %v memory", s.name(v), role, m)
 	}
-	if m != Shared && len(s.tensors[v].swizzle) > 0 {
+	switch t := &s.tensors[v]; {
+	case m != Shared && len(t.swizzle) > 0:
 		return core.InvalidArgumentf("set_memory_type(): %s has a swizzle, which is for shared memory", s.name(v))
+	case m == Global && t.buffering != (Buffering{}):
+		return core.InvalidArgumentf("set_memory_type(): %s has a circular buffer, which is not for global memory", s.name(v))
 	}
 	s.tensors[v].memory = m
 	return nil

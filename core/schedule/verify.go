@@ -131,7 +131,7 @@ func (w *verifier) parallel(v core.ValID) {
 		if p.IsWhole() && !isConst {
 			w.bad("%s is %v, and its extent is not constant", s.axisText(v, k), p)
 		}
-		if bytes := n * int64(s.f.Val(v).DType.Bits()) / 8; p == Vectorize && isConst && (k != len(loop)-1 || bytes < 1 || bytes > 16 || bits.OnesCount64(uint64(bytes)) != 1) {
+		if p == Vectorize && isConst && (k != len(loop)-1 || !isVector(n, s.f.Val(v).DType)) {
 			w.bad("%s is vectorized with %d elements of %v: it must be the last axis and have 1, 2, 4, 8 or 16 bytes", s.axisText(v, k), n, s.f.Val(v).DType)
 		}
 	}
