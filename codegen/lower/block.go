@@ -52,12 +52,21 @@ func (c *context) acrossThreads(id core.ExprID, f fold, g guard, across []schedu
 	return c.storeReduced(id, f, r)
 }
 
-// storeReduced folds the result into the tensor, in the threads that write it.
+// storeReduced folds the results into the tensors, in the threads that write
+// them. One tensor may have room for points without an element where another has
+// not.
 func (c *context) storeReduced(id core.ExprID, f fold, r *threadReduction) error {
 	w := c.context(c.tensor.v, true)
 	g, err := w.guard(id, true)
 	if err != nil {
 		return err
+	}
+	for _, v := range c.f.Expr(id).Out[1:] {
+		other, err := c.lowering.context(v, true).guard(id, true)
+		if err != nil {
+			return err
+		}
+		g.tests = append(g.tests, other.tests...)
 	}
 	_, valid := c.limits(c.f.Expr(id))
 	if x, ok := c.limited[c.tensor.v]; ok {

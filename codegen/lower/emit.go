@@ -168,11 +168,11 @@ func (l *lowering) statement(id core.ExprID) error {
 	if err := c.alwaysRuns(id); err != nil {
 		return err
 	}
-	if e.Op.Class == core.Reduction {
-		return c.reduction(id)
-	}
 	if a, width := c.vectorAxis(); width > 1 {
 		return l.vector(id, a, width)
+	}
+	if e.Op.Class == core.Reduction {
+		return c.reduction(id)
 	}
 	g, err := c.guard(id, false)
 	if err != nil {

@@ -46,6 +46,13 @@ func TestRefusals(t *testing.T) {
 		{"vector of a sum", addText, func(t *testing.T, s *schedule.Scheduled) {
 			must(t, s.Split(tv(s, 2), 0, 4, true), s.Parallelize(tv(s, 2), 1, schedule.Vectorize))
 		}, "tv2 is vectorized and is the result of add(): only a copy moves several elements at once; cache it"},
+		{"vector of a reduction", `%0 = tensor f32 [4, 8] contiguity=[yes, yes]
+%1 = sum %0 dims=[1] keepdim=false dtype=f32
+%2 = set %1
+output %2
+`, func(t *testing.T, s *schedule.Scheduled) {
+			must(t, s.Reorder(tv(s, 1), map[int]int{0: 1}), s.Parallelize(tv(s, 1), 1, schedule.Vectorize))
+		}, "tv1 is vectorized and is the result of sum(): only a copy moves several elements at once; cache it"},
 		{"registers of another thread", `%0 = tensor f32 [8] contiguity=[yes]
 %1 = neg %0
 %2 = add %1, 1:f64

@@ -24,16 +24,20 @@ const maxPoints = 500 // of a tensor's loops, where it has not more elements
 func (m *mover) schedule() {
 	m.do(Caches, m.cache)
 	m.do(RFactors, m.rfactor)
-	m.do(Global, m.global)
+	m.do(Global, func() { m.place(schedule.Global, 0.1) })
 	m.do(Transforms, m.transforms)
+	m.do(Tiles, m.tile)
 	m.do(RootLoops, m.rootLoops)
 	m.do(Transforms, m.apart)
 	m.written()
 	m.do(Vectors, m.vectors)
 	m.do(Inlining, m.inline)
-	m.do(Shared, m.shared)
+	m.do(Shared, func() { m.place(schedule.Shared, 0.25) })
 	m.do(Threads, m.threads)
+	m.do(Global, m.sized)
 	m.do(Layouts, m.layouts)
+	m.do(AsyncCopies, m.copies)
+	m.do(Buffers, m.buffers)
 }
 
 func (m *mover) do(moves Moves, move func()) {
@@ -74,16 +78,29 @@ func (m *mover) extent(a core.AxisID) int64 {
 
 func (m *mover) cache() {
 	for _, v := range slices.Clone(m.Tensors()) {
-		switch {
-		case m.isInput(v) && m.chance(0.5):
+		switch in, out := m.isInput(v), m.isOutput(v); {
+		case in && m.chance(0.5):
 			_, _ = m.CacheAfter(v, nil)
-		case m.isInput(v) || !m.isOutput(v):
-		case m.chance(0.3):
+		case in:
+		case out && m.chance(0.3), !out && m.chance(0.05):
 			_, _ = m.CacheBefore(v)
-		case m.chance(0.2):
+		case out && m.chance(0.2):
 			_, _ = m.CacheFork(v)
+		case m.chance(0.1):
+			_, _ = m.CacheAfter(v, m.someReaders(v))
 		}
 	}
+}
+
+// someReaders returns a few of the tensors that are computed from v.
+func (m *mover) someReaders(v core.ValID) []core.ValID {
+	var list []core.ValID
+	for _, w := range m.computed() {
+		if slices.Contains(m.Fusion().TensorArgs(m.Fusion().Expr(m.Fusion().Val(w).Def)), v) && m.chance(0.7) {
+			list = append(list, w)
+		}
+	}
+	return list
 }
 
 func (m *mover) rfactor() {
@@ -101,16 +118,22 @@ func (m *mover) rfactor() {
 			continue
 		}
 		k := reduced[m.IntN(len(reduced))]
-		if m.Split(v, k, int64(2+m.IntN(3)), m.chance(0.7)) == nil {
-			_, _ = m.RFactor(v, []int{k + m.IntN(2)})
+		if m.Split(v, k, int64(2+m.IntN(3)), m.chance(0.7)) != nil {
+			continue
 		}
+		axes := []int{k + m.IntN(2)}
+		if other := reduced[m.IntN(len(reduced))]; other < k && m.chance(0.5) {
+			axes = append(axes, other)
+		}
+		_, _ = m.RFactor(v, axes)
 	}
 }
 
-func (m *mover) global() {
+// place moves intermediates in registers, each with probability p, elsewhere.
+func (m *mover) place(to schedule.Memory, p float64) {
 	for _, v := range m.computed() {
-		if !m.isOutput(v) && m.chance(0.1) {
-			_ = m.SetMemory(v, schedule.Global)
+		if m.Memory(v) == schedule.Local && m.chance(p) {
+			_ = m.SetMemory(v, to)
 		}
 	}
 }
@@ -130,14 +153,42 @@ func (m *mover) transforms() {
 			continue
 		}
 		m.transform(reference, m.IntN(7))
-		chosen := []core.ValID{}
-		for _, v := range m.Tensors() {
-			if m.isPlain(v) {
-				chosen = append(chosen, v)
+		if n, width := len(m.Loop(reference)), int64(2<<m.IntN(2)); m.moves&Vectors != 0 && n > 0 && m.chance(0.4) {
+			if m.extent(m.Loop(reference)[n-1])%width == 0 || m.chance(0.1) {
+				m.split(reference, n-1, width, true)
 			}
 		}
-		_, _ = m.TransformLike(reference, chosen)
+		m.like(reference)
 	}
+}
+
+// like gives the tensors that are plain the loops of reference.
+func (m *mover) like(reference core.ValID) {
+	chosen := []core.ValID{}
+	for _, v := range m.Tensors() {
+		if m.isPlain(v) {
+			chosen = append(chosen, v)
+		}
+	}
+	_, _ = m.TransformLike(reference, chosen)
+}
+
+// tile cuts all loops of an output in two and lets what leads to it be computed
+// inside the outer one.
+func (m *mover) tile() {
+	outs := m.Fusion().Outputs()
+	v := outs[m.IntN(len(outs))].Val
+	if m.isInput(v) || !m.isPlain(v) || len(m.Loop(v)) == 0 || !m.chance(0.3) {
+		return
+	}
+	for len(m.Loop(v)) > 1 && m.chance(0.7) {
+		if m.Merge(v, 0, 1) != nil {
+			break
+		}
+	}
+	m.split(v, 0, int64(2+m.IntN(7)), m.chance(0.8))
+	m.like(v)
+	_ = m.InlineAllAt(v, 1, true, nil)
 }
 
 // rootLoops gives a few tensors loops made from their root axes.
@@ -167,7 +218,7 @@ func (m *mover) transform(v core.ValID, n int) {
 		}
 		switch i := m.IntN(len(loop)); m.IntN(3) {
 		case 0:
-			m.split(v, i, []int64{1, 2, 2, 3, 4, 4, 5, 7}[m.IntN(8)])
+			m.split(v, i, []int64{1, 2, 2, 3, 4, 4, 5, 7}[m.IntN(8)], m.chance(0.75))
 		case 1:
 			_ = m.Merge(v, i, i+1)
 		default:
@@ -178,7 +229,7 @@ func (m *mover) transform(v core.ValID, n int) {
 
 // split splits loop axis k of v unless that makes many points that are no
 // element.
-func (m *mover) split(v core.ValID, k int, factor int64) {
+func (m *mover) split(v core.ValID, k int, factor int64, inner bool) {
 	points, elements := int64(1), int64(1)
 	for _, a := range m.Loop(v) {
 		points *= m.extent(a)
@@ -188,15 +239,18 @@ func (m *mover) split(v core.ValID, k int, factor int64) {
 	}
 	e := m.extent(m.Loop(v)[k])
 	if points/max(e, 1)*((e+factor-1)/factor*factor) <= max(maxPoints, 2*elements) {
-		_ = m.Split(v, k, factor, m.chance(0.75))
+		_ = m.Split(v, k, factor, inner)
 	}
 }
 
-// written lets a few loops be written out.
+// written lets a few loops be written out, most often all in one way.
 func (m *mover) written() {
 	var types []schedule.Parallel
 	m.do(Unrolling, func() { types = append(types, schedule.Unroll) })
 	m.do(Unswitches, func() { types = append(types, schedule.Unswitch) })
+	if n := len(types); n > 1 && m.chance(0.95) {
+		types = types[m.IntN(n):][:1]
+	}
 	for _, v := range m.computed() {
 		if n := len(m.Loop(v)); n > 0 && len(types) > 0 && m.chance(0.15) {
 			_ = m.Parallelize(v, m.IntN(n), types[m.IntN(len(types))])
@@ -204,10 +258,14 @@ func (m *mover) written() {
 	}
 }
 
-// vectors lets copies move two elements at once.
+// vectors lets copies move several elements at once.
 func (m *mover) vectors() {
 	for _, v := range m.computed() {
-		if n := len(m.Loop(v)); n > 0 && m.chance(0.1) && m.operation(v) == core.SetOp && m.extent(m.Loop(v)[n-1]) == 2 {
+		n := len(m.Loop(v))
+		if n == 0 || m.operation(v) != core.SetOp && !m.chance(0.02) || !m.chance(0.5) {
+			continue
+		}
+		if width, ok := m.Fusion().Scalars().ConstInt(m.Fusion().Axis(m.Loop(v)[n-1]).Extent); ok && (width == 2 || width == 4 || m.chance(0.02)) {
 			_ = m.Parallelize(v, -1, schedule.Vectorize)
 		}
 	}
@@ -216,6 +274,11 @@ func (m *mover) vectors() {
 func (m *mover) inline() {
 	if m.chance(0.33) {
 		_ = m.InlineMost(nil, nil)
+		return
+	}
+	if all := m.computed(); m.chance(0.1) && len(all) > 0 {
+		v := all[m.IntN(len(all))]
+		_ = m.InlineAllAt(v, m.IntN(len(m.Loop(v))+1), m.chance(0.7), nil)
 		return
 	}
 	order := m.computed()
@@ -228,58 +291,6 @@ func (m *mover) inline() {
 			if m.InlineAt(v, k, false) == nil {
 				break
 			}
-		}
-	}
-}
-
-func (m *mover) shared() {
-	for _, v := range m.computed() {
-		if m.Memory(v) != schedule.Local || !m.chance(0.25) {
-			continue
-		}
-		_ = m.SetMemory(v, schedule.Shared)
-		if m.moves&AsyncCopies != 0 && m.operation(v) == core.SetOp && m.chance(0.5) {
-			_ = m.SetCopy(v, schedule.AsyncCopy, schedule.CacheUnspecified)
-		}
-	}
-}
-
-// threads gives axes with one index one type.
-func (m *mover) threads() {
-	mapping, err := schedule.Map(m.Scheduled)
-	if err != nil {
-		return
-	}
-	types := []schedule.Parallel{schedule.Serial, schedule.TIDx, schedule.TIDx, schedule.TIDy, schedule.TIDz, schedule.BIDx, schedule.BIDy}
-	chosen := map[core.AxisID]schedule.Parallel{}
-	for _, v := range m.computed() {
-		for k, a := range m.Loop(v) {
-			if m.Parallel(a) != schedule.Serial {
-				continue
-			}
-			index := mapping.AlmostExact(mapping.Promotion(a))
-			if _, ok := chosen[index]; !ok {
-				chosen[index] = types[m.IntN(len(types))]
-			}
-			_ = m.Parallelize(v, k, chosen[index])
-		}
-	}
-}
-
-// layouts lays a few tensors out along their loop or logical axes in any order,
-// and swizzles some of those in shared memory.
-func (m *mover) layouts() {
-	for _, v := range m.computed() {
-		if !m.chance(0.1) {
-			continue
-		}
-		axes := slices.Clone(m.Loop(v))
-		if m.isOutput(v) || m.chance(0.3) {
-			axes = slices.Clone(m.Fusion().Val(v).Domain.Logical)
-		}
-		m.Shuffle(len(axes), func(i, j int) { axes[i], axes[j] = axes[j], axes[i] })
-		if m.SetAllocation(v, axes, nil) == nil && len(axes) > 1 && m.chance(0.7) {
-			_ = m.SwizzleXOR(v, m.IntN(len(axes)), m.IntN(len(axes)))
 		}
 	}
 }

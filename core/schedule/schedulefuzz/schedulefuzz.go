@@ -31,9 +31,10 @@ type Program struct {
 type Moves uint32
 
 const (
-	Caches      Moves = 1 << iota // copies of inputs and outputs
+	Caches      Moves = 1 << iota // copies of inputs, of outputs and of what lies between
 	RFactors                      // reductions in two steps
 	Transforms                    // splits, merges and reorders, of many tensors alike and of few alone
+	Tiles                         // tensors computed tile by tile, as pipelines are
 	RootLoops                     // loops over root axes
 	Inlining                      // positions, most often as far as is legal or at random
 	Unrolling                     // unroll
@@ -41,16 +42,18 @@ const (
 	Vectors                       // vectorised copies
 	Global                        // intermediates in global memory
 	Shared                        // and in shared memory
-	Threads                       // axes along threads and blocks
+	Threads                       // axes along threads and blocks; memory that they need
 	AsyncCopies                   // cp.async into shared memory
-	Layouts                       // allocation domains and swizzles
+	Layouts                       // allocation domains
+	Swizzles                      // of those in shared memory
+	Buffers                       // circular buffers
 )
 
 // All are all moves.
-const All = Layouts<<1 - 1
+const All = Buffers<<1 - 1
 
 // Serial are those of a schedule that one thread runs.
-const Serial = All &^ (Shared | Threads | AsyncCopies)
+const Serial = All &^ (Shared | Threads | AsyncCopies | Layouts | Swizzles | Buffers)
 
 // A Set says of what programs are made.
 type Set struct {

@@ -1,0 +1,172 @@
+package schedulefuzz
+
+import (
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+)
+
+var threadTypes = []schedule.Parallel{schedule.TIDx, schedule.TIDx, schedule.TIDy, schedule.TIDz, schedule.BIDx, schedule.BIDx, schedule.BIDy, schedule.BIDz}
+
+// A loopAxis is axis k of the loops of v.
+type loopAxis struct {
+	v core.ValID
+	k int
+}
+
+// threads gives axes of one index one type each, where that is a schedule. Now
+// and then it does not look whether it is.
+func (m *mover) threads() {
+	for _, group := range m.groups() {
+		if !m.chance(0.75) {
+			continue
+		}
+		p := threadTypes[m.IntN(len(threadTypes))]
+		if m.chance(0.02) {
+			m.run(group, p)
+			continue
+		}
+		try := &mover{Rand: m.Rand, Scheduled: m.Clone()}
+		try.run(group, p)
+		raised, ok := try.raise(m.moves)
+		if !ok {
+			continue
+		}
+		m.run(group, p)
+		for _, v := range raised {
+			_ = m.SetMemory(v, try.Memory(v))
+		}
+	}
+}
+
+// groups returns the serial loop axes that have one index, in a random order of
+// groups.
+func (m *mover) groups() [][]loopAxis {
+	mapping, err := schedule.Map(m.Scheduled)
+	if err != nil {
+		return nil
+	}
+	var groups [][]loopAxis
+	place := map[core.AxisID]int{} // class -> group
+	for _, v := range m.computed() {
+		for k, a := range m.Loop(v) {
+			if m.Parallel(a) != schedule.Serial {
+				continue
+			}
+			class := mapping.AlmostExact(mapping.Promotion(a))
+			if _, ok := place[class]; !ok {
+				place[class] = len(groups)
+				groups = append(groups, nil)
+			}
+			groups[place[class]] = append(groups[place[class]], loopAxis{v, k})
+		}
+	}
+	m.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
+	return groups
+}
+
+func (m *mover) run(group []loopAxis, p schedule.Parallel) {
+	for _, x := range group {
+		_ = m.Parallelize(x.v, x.k, p)
+	}
+}
+
+// raise moves tensors to memory that more threads see until m is a schedule, and
+// returns them.
+func (m *mover) raise(moves Moves) (raised []core.ValID, ok bool) {
+	for _, to := range []schedule.Memory{schedule.Local, schedule.Shared, schedule.Global} {
+		if m.Verify() == nil {
+			return raised, true
+		}
+		if to == schedule.Local || to == schedule.Shared && moves&Shared == 0 || to == schedule.Global && moves&Global == 0 {
+			continue
+		}
+		order := m.computed()
+		m.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		for _, v := range order {
+			before := m.Memory(v)
+			if before >= to || m.Position(v) == len(m.Loop(v)) || m.SetMemory(v, to) != nil {
+				continue
+			}
+			if !slices.Contains(raised, v) {
+				raised = append(raised, v)
+			}
+			if m.Verify() == nil {
+				return raised, true
+			}
+		}
+	}
+	return raised, false
+}
+
+// sized moves most of what would need registers of unknown number elsewhere.
+func (m *mover) sized() {
+	for _, v := range m.computed() {
+		unknown := slices.ContainsFunc(m.Loop(v)[m.Position(v):], func(a core.AxisID) bool {
+			_, isConst := m.Fusion().Scalars().ConstInt(m.Fusion().Axis(a).Extent)
+			p := m.Parallel(a)
+			return !isConst && !p.IsThread() && !p.IsBlock() && m.Fusion().Axis(a).Kind != core.Reduce
+		})
+		if m.Memory(v) != schedule.Local || !unknown || !m.chance(0.99) {
+			continue
+		}
+		to := schedule.Global
+		if m.moves&Shared != 0 && m.chance(0.7) {
+			to = schedule.Shared
+		}
+		_ = m.SetMemory(v, to)
+	}
+}
+
+// layouts lays tensors out along permuted axes, or along those of their loops,
+// and swizzles some.
+func (m *mover) layouts() {
+	for _, v := range m.computed() {
+		if likely := map[schedule.Memory]float64{schedule.Local: 0.05, schedule.Shared: 0.4, schedule.Global: 0.2}; !m.chance(likely[m.Memory(v)]) {
+			continue
+		}
+		axes := slices.Clone(m.Fusion().Val(v).Domain.Logical)
+		if m.Memory(v) == schedule.Shared && m.chance(0.5) {
+			axes = slices.DeleteFunc(slices.Clone(m.Loop(v)), func(a core.AxisID) bool { return m.Fusion().Axis(a).Kind == core.Reduce })
+		}
+		m.Shuffle(len(axes), func(i, j int) { axes[i], axes[j] = axes[j], axes[i] })
+		if m.SetAllocation(v, axes, nil) != nil || m.Memory(v) != schedule.Shared || len(axes) < 2 || m.moves&Swizzles == 0 || !m.chance(0.5) {
+			continue
+		}
+		order := m.Perm(len(axes))
+		_ = m.SwizzleXOR(v, order[0], order[1])
+	}
+}
+
+// isCopyToShared reports whether v is a copy of global memory in shared memory.
+func (m *mover) isCopyToShared(v core.ValID) bool {
+	return m.Memory(v) == schedule.Shared && m.operation(v) == core.SetOp &&
+		m.Memory(m.Fusion().TensorArgs(m.Fusion().Expr(m.Fusion().Val(v).Def))[0]) == schedule.Global
+}
+
+// copies lets copies go on while threads do other things, and gives some a hint.
+func (m *mover) copies() {
+	for _, v := range m.computed() {
+		switch {
+		case m.isCopyToShared(v) && m.chance(0.5):
+			_ = m.SetCopy(v, schedule.AsyncCopy, schedule.CacheUnspecified)
+		case m.operation(v) == core.SetOp && m.chance(0.1):
+			_ = m.SetCopy(v, schedule.PlainCopy, schedule.CacheHint(m.IntN(4)))
+		}
+	}
+}
+
+// buffers lets tensors be loaded ahead.
+func (m *mover) buffers() {
+	for _, v := range m.computed() {
+		likely := 0.02
+		if m.Position(v) > 0 && m.isCopyToShared(v) {
+			likely = 0.5
+		}
+		if m.chance(likely) {
+			stages := 2 + m.IntN(3)
+			_ = m.SetBuffering(v, stages, 1+m.IntN(stages-1))
+		}
+	}
+}
