@@ -57,15 +57,21 @@ def run(driver, module, reader, out):
     reader.numbers(3)  # the cluster is in the kernel's text
     shared, cooperative, _ = reader.numbers(3)
     parameters = bytearray(reader.bytes(*reader.numbers(1)))
-    buffers = []
-    for _ in range(*reader.numbers(1)):
-        (place,), (size,) = reader.numbers(1), reader.numbers(1, "Q")
+    buffers, addresses = [], []
+    for i in range(*reader.numbers(1)):
+        place, first = reader.numbers(2)
+        if first != i:  # the same memory
+            addresses.append(addresses[first])
+            struct.pack_into("<Q", parameters, place, addresses[first])
+            continue
+        (size,) = reader.numbers(1, "Q")
         fence = bytes([FENCE]) * MARGIN
         content = fence + reader.bytes(size) + fence
         pointer = ctypes.c_uint64()
         driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(len(content)))
         driver.cuMemcpyHtoD_v2(pointer, content, ctypes.c_size_t(len(content)))
-        struct.pack_into("<Q", parameters, place, pointer.value + MARGIN)
+        addresses.append(pointer.value + MARGIN)
+        struct.pack_into("<Q", parameters, place, addresses[i])
         buffers.append((pointer, len(content)))
     function = ctypes.c_void_p()
     driver.cuModuleGetFunction(ctypes.byref(function), module, name)

@@ -20,7 +20,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"unsafe"
 
 	"nvfuser_go/codegen/cuda"
 )
@@ -47,7 +49,8 @@ type Launch struct {
 	Buffers     []Buffer // which Run updates
 }
 
-// A Buffer is memory of the device; it begins at a multiple of 256 bytes.
+// A Buffer is memory of the device; it begins at a multiple of 256 bytes. Two
+// buffers whose Bytes begin at one address are the same memory.
 type Buffer struct {
 	Parameter int // where its address is in Parameters
 	Bytes     []byte
@@ -104,10 +107,19 @@ func (p *Program) Run(launches ...*Launch) error {
 	}
 	for _, l := range launches {
 		for i := range l.Buffers {
-			copy(l.Buffers[i].Bytes, out.Next(len(l.Buffers[i].Bytes)))
+			if l.first(i) == i {
+				copy(l.Buffers[i].Bytes, out.Next(len(l.Buffers[i].Bytes)))
+			}
 		}
 	}
 	return nil
+}
+
+// first returns the first buffer that is the same memory as buffer i.
+func (l *Launch) first(i int) int {
+	return slices.IndexFunc(l.Buffers, func(b Buffer) bool {
+		return unsafe.SliceData(b.Bytes) == unsafe.SliceData(l.Buffers[i].Bytes)
+	})
 }
 
 // WriteTo writes the launch as programs read it.
@@ -145,8 +157,12 @@ func (l *Launch) write(b *bytes.Buffer) {
 	number(int64(len(l.Parameters)))
 	b.Write(l.Parameters)
 	number(int64(len(l.Buffers)))
-	for _, buffer := range l.Buffers {
-		number(int64(buffer.Parameter), int64(len(buffer.Bytes)), int64(len(buffer.Bytes))>>32)
-		b.Write(buffer.Bytes)
+	for i, buffer := range l.Buffers {
+		first := l.first(i)
+		number(int64(buffer.Parameter), int64(first))
+		if first == i {
+			number(int64(len(buffer.Bytes)), int64(len(buffer.Bytes))>>32)
+			b.Write(buffer.Bytes)
+		}
 	}
 }

@@ -323,9 +323,9 @@ inline void runGrid() {
 
 struct Buffer {
   uint32_t parameter;
-  uint64_t size;
-  std::vector<unsigned char> memory;
-  unsigned char* start;
+  uint64_t size = 0;
+  std::vector<unsigned char> memory;  // empty: that of another one
+  unsigned char* start = nullptr;
 };
 
 constexpr size_t margin = 256;
@@ -359,6 +359,11 @@ inline int program() {
     std::vector<Buffer> buffers(receive<uint32_t>());
     for (Buffer& b : buffers) {
       b.parameter = receive<uint32_t>();
+      const uint32_t first = receive<uint32_t>();
+      if (&buffers[first] != &b) {  // the same memory
+        memcpy(&l.parameters[b.parameter], &buffers[first].start, sizeof b.start);
+        continue;
+      }
       b.size = receive<uint64_t>();
       b.memory.assign(b.size + 3 * margin, fence);
       b.start = b.memory.data() + margin;
