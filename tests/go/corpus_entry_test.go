@@ -30,8 +30,8 @@ import (
 //	          tensor, in order, with "strides=[1, 3]" where they are not dense and
 //	          "unique" where its elements are 0, 1, 2, ... in some order; a line
 //	          "$0 2.5" for each scalar; "seed 7"
-//	schedule  a schedule by hand, any number of times. Without one the schedulers
-//	          choose, and every candidate is a kernel
+//	schedule  a schedule by hand, a [schedule.Script], any number of times. Without
+//	          one the schedulers choose, and every candidate is a kernel
 //	expect    words that say what some kernel of the entry has: see featureNames.
 //	          "spills" says that its kernels may take memory for registers,
 //	          "stack" that they have arrays in memory, as functions of double
@@ -315,8 +315,13 @@ func (x *subject) lower(s *schedule.Scheduled) error {
 	return k.CheckLimits(kir.Hopper)
 }
 
-func runScript(*schedule.Scheduled, string) error {
-	return fmt.Errorf("schedules are not read yet")
+// runScript makes the calls of a section "schedule".
+func runScript(s *schedule.Scheduled, text string) error {
+	script, err := schedule.ParseScript(text)
+	if err != nil {
+		return err
+	}
+	return s.Run(script)
 }
 
 // classes returns the classes of the operations of the entry.

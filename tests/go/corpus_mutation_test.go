@@ -36,7 +36,9 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 		with := func(instead ...kir.Statement) kir.Block { return slices.Concat(b[:i], instead, b[i+1:]) }
 		text := k.Text(s)
 		switch s := s.(type) {
-		case kir.Barrier, kir.AsyncWait, kir.AsyncCommit, kir.Fence:
+		case kir.Barrier:
+			emit("without "+text, sameThreads(b[:i], b[i+1:]), with())
+		case kir.AsyncWait, kir.AsyncCommit, kir.Fence:
 			emit("without "+text, "", with())
 		case kir.Assign:
 			if k.Values[s.Value].Kind == kir.Constant {
@@ -93,6 +95,24 @@ func deadStore(k *kir.Kernel, s kir.Assign, b kir.Block) string {
 			}
 		}
 		return ""
+	}
+	return ""
+}
+
+// sameThreads returns why a barrier between two parts of a block orders nothing:
+// the statements beside it are executed by the same threads.
+func sameThreads(before, after kir.Block) string {
+	isDeclaration := func(s kir.Statement) bool { _, ok := s.(kir.Declare); return ok }
+	for len(after) > 0 && isDeclaration(after[0]) {
+		after = after[1:]
+	}
+	if len(before) == 0 || len(after) == 0 {
+		return ""
+	}
+	x, ok := before[len(before)-1].(*kir.If)
+	y, too := after[0].(*kir.If)
+	if ok && too && x.Cond == y.Cond && len(x.Else)+len(y.Else) == 0 {
+		return "barriers between what the same threads do"
 	}
 	return ""
 }

@@ -382,7 +382,7 @@ inline int program() {
           snprintf(text, sizeof text, "a thread wrote beyond the buffer at byte %u of the parameters", b.parameter);
           fail(text);
         }
-      if (fwrite(b.start, 1, b.size, stdout) != b.size) fail("the output cannot be written");
+      if (b.size > 0 && fwrite(b.start, 1, b.size, stdout) != b.size) fail("the output cannot be written");
     }
     launch = nullptr;
   }
