@@ -17,6 +17,8 @@ type Analysis struct {
 	overwritten map[core.ValID]core.ValID // the other way round
 	tensors     map[core.ValID]*tensor
 	readers     map[core.ValID][]core.ExprID
+	pipelines   map[core.AxisID]*pipeline // by loop class
+	circular    map[core.ValID]*pipeline  // of tensors with circular buffers
 	omitted     rule
 	cooperative bool                // blocks may wait for each other
 	zero        []core.AxisID       // almost-exact classes of broadcasts
@@ -39,7 +41,7 @@ type tensor struct {
 
 // analyse computes the Analysis of m.
 func analyse(m *schedule.Mapping, o Options) *Analysis {
-	a := &Analysis{m: m, omitted: o.omitted, cooperative: o.Cooperative, s: m.Scheduled(), f: m.Fusion(), tensors: map[core.ValID]*tensor{}, readers: map[core.ValID][]core.ExprID{}}
+	a := &Analysis{m: m, omitted: o.omitted, cooperative: o.Cooperative, s: m.Scheduled(), f: m.Fusion(), tensors: map[core.ValID]*tensor{}, readers: map[core.ValID][]core.ExprID{}, pipelines: map[core.AxisID]*pipeline{}, circular: map[core.ValID]*pipeline{}}
 	a.findAliases()
 	a.graph = newGraph(m)
 	seen := map[core.AxisID]bool{}

@@ -30,8 +30,8 @@
 // Reading order: lower.go, analysis.go, graph.go, storage.go, exchange.go; then
 // emit.go, path.go, index.go, predicate.go, value.go, arguments.go; then what
 // classes of ops and parallel types add: resize.go, scatter.go, reduction.go,
-// block.go, vector.go, swizzle.go, unswitch.go, drop.go, alias.go; then the passes
-// over kir: registers.go, synchronise.go, hoist.go, indextype.go.
+// block.go, vector.go, pipeline.go, swizzle.go, unswitch.go, drop.go, alias.go;
+// then the passes over kir: registers.go, synchronise.go, hoist.go, indextype.go.
 //
 // It does not choose schedules and does not know the limits of devices.
 package lower

@@ -53,7 +53,11 @@ func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
 			if l.canUnswitch(n) {
 				open = l.unswitch
 			}
-			err = open(class, func() error { return l.block(n.Body, append(slices.Clip(around), class)) })
+			if p := l.pipelines[class]; p != nil {
+				err = l.pipelined(p, n.Body, around)
+			} else {
+				err = open(class, func() error { return l.block(n.Body, append(slices.Clip(around), class)) })
+			}
 		}
 		if err != nil {
 			return err
@@ -90,9 +94,8 @@ func (l *lowering) open(class core.AxisID, body func() error) error {
 	if _, isConst := l.t.ConstInt(l.extent(q)); isConst && unrolls(p) {
 		unroll = kir.UnrollFull
 	}
-	l.numLoops++
 	var err error
-	l.b.For(fmt.Sprintf("i%d", l.numLoops-1), l.t.Int(0), l.extent(q), l.t.Int(1), unroll, func(i index) {
+	l.b.For(l.loopName(), l.t.Int(0), l.extent(q), l.t.Int(1), unroll, func(i index) {
 		l.loops[class] = i
 		if l.fast != nil {
 			l.fast.loops[kir.SymbolID(l.t.Tag(i).Val)] = l.t.Sub(l.extent(q), l.t.Int(1))
@@ -102,12 +105,20 @@ func (l *lowering) open(class core.AxisID, body func() error) error {
 	return err
 }
 
+func (l *lowering) loopName() string {
+	l.numLoops++
+	return fmt.Sprintf("i%d", l.numLoops-1)
+}
+
 // allocate declares the storage of the results of id if that is done inside the
 // loops around, and initialises it if id is a reduction.
 func (l *lowering) allocate(id core.ExprID, around []core.AxisID) error {
 	e := l.f.Expr(id)
 	for k, v := range e.Out {
 		st := &l.tensors[v].storage
+		if l.circular[v] != nil { // by pipelined
+			continue
+		}
 		if n := len(around); n == 0 && st.position != 0 ||
 			n > 0 && (st.position == 0 || around[n-1] != l.m.LoopClass(l.tensors[v].loop[st.position-1])) {
 			continue
@@ -136,13 +147,13 @@ func (l *lowering) declare(v core.ValID) error {
 	if memory == schedule.Global {
 		return nil
 	}
-	st := &l.tensors[v].storage
-	shape := make([]index, len(st.axes))
-	for i, a := range st.axes {
-		shape[i] = l.extent(a)
-		if _, ok := l.t.ConstInt(shape[i]); !ok && memory == schedule.Local {
+	shape := l.slots(v)
+	for _, a := range l.tensors[v].storage.axes {
+		n := l.extent(a)
+		shape = append(shape, n)
+		if _, ok := l.t.ConstInt(n); !ok && memory == schedule.Local {
 			return l.refuse("register size", v, "%s is kept in registers and has %s elements along an axis, which is not a constant: inline it further, or keep it in shared or global memory",
-				l.f.Name(v), l.b.Kernel().Expr(shape[i]))
+				l.f.Name(v), l.b.Kernel().Expr(n))
 		}
 	}
 	space := kir.Local
@@ -179,7 +190,9 @@ func (l *lowering) statement(id core.ExprID) error {
 		return err
 	}
 	l.limit(e)
-	c.redundant = g.redundant
+	if c.redundant = g.redundant; c.isAsync() {
+		g, c.reading = c.zeroFilled(g)
+	}
 	cond := c.holds(g)
 	if n, ok := l.t.ConstInt(cond); ok && n == 0 {
 		return nil
@@ -217,10 +230,10 @@ func (c *context) body(id core.ExprID) error {
 		return err
 	}
 	switch {
-	case c.s.CopyKind(e.Out[0]) == schedule.AsyncCopy && !c.redundant:
+	case c.isAsync():
 		src, err := c.read(c.operand(e, 0))
 		if err == nil {
-			err = c.asyncCopy(e.Out[0], dst, src)
+			err = c.asyncCopy(dst, src, c.reading)
 		}
 		return err
 	case e.Op == core.PadOp:

@@ -28,8 +28,6 @@ func (a *Analysis) checkMemory() error {
 			return a.refuse("allocation", v, "%s has an allocation domain and is computed in loops that run over more than its axes: inline less", name)
 		}
 		switch kind := a.s.CopyKind(v); {
-		case a.s.Buffering(v).Stages > 0:
-			return a.refuse("circular buffer", v, "%s has a circular buffer, which this build does not lower", name)
 		case len(a.s.Swizzles(v)) > 0 && !a.canSwizzle(v):
 			return a.refuse("swizzle", v, "%s is swizzled along an axis that it does not store: loops left of where it is inlined, or of blocks, take no room", name)
 		case kind != schedule.PlainCopy && kind != schedule.AsyncCopy:

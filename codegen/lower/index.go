@@ -26,6 +26,7 @@ type context struct {
 	aliens []alienLoop
 	// redundant says that several threads store the same.
 	redundant bool
+	reading   guard // where an asynchronous copy reads
 }
 
 // An alienLoop is a loop that runs over more than the tensor's axis.
@@ -151,7 +152,7 @@ func (c *context) write(w core.ValID) (kir.Access, error) {
 
 // at returns the access to an element of w at coordinates along its storage.
 func (c *context) at(w core.ValID, coords []index) kir.Access {
-	return c.b.At(c.buffers[w], c.swizzled(w, coords)...)
+	return c.b.At(c.buffers[w], append(c.slot(w), c.swizzled(w, coords)...)...)
 }
 
 // An operand is a tensor argument of a statement: where its elements are.

@@ -77,7 +77,7 @@ func Lower(s *schedule.Scheduled, o Options) (*kir.Kernel, error) {
 		return nil, err
 	}
 	a := analyse(m, o)
-	for _, check := range []func() error{a.checkOperations, a.checkMemory, a.checkThreads, a.checkAliases} {
+	for _, check := range []func() error{a.checkOperations, a.checkMemory, a.checkThreads, a.checkAliases, a.findPipelines} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -113,6 +113,7 @@ type lowering struct {
 	reads         map[core.ValID][]touch // of an input, by the output that gets its memory
 	writes        map[core.ValID][]touch
 	numStatements int
+	ahead         *pipeline // its loads are being emitted; nil: no loads ahead
 	fast          *fastCopy // being emitted; nil: none
 	unswitched    bool      // a copy of an unswitched nest is being emitted
 }

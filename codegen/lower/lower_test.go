@@ -85,10 +85,6 @@ output %1
 output %1 alias %0
 output %2
 `, func(*testing.T, *schedule.Scheduled) {}, "tv1 is written to the memory of tv0, of which an element may be read after that"},
-		{"circular buffer", addText, func(t *testing.T, s *schedule.Scheduled) {
-			c, err := s.CacheAfter(tv(s, 0), nil)
-			must(t, err, s.SetMemory(c, schedule.Shared), s.SetBuffering(c, 2, 1))
-		}, "tv3 has a circular buffer, which this build does not lower"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := parsed(t, x.text)

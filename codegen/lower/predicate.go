@@ -69,7 +69,7 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 	} else if c.s.Memory(t.v) == schedule.Shared {
 		g.tests = c.threadTests(init, nil, nil, nil)
 	}
-	g.tests = append(g.tests, c.shownTests()...)
+	g.tests = append(append(g.tests, c.aheadTests()...), c.shownTests()...)
 	if reduces && c.omitted != onceAtPromotedLoops {
 		once, err := c.onceAtPromoted()
 		if err != nil {

@@ -32,7 +32,8 @@ func (a *Analysis) storageOf(v core.ValID) storage {
 		return storage{axes: a.stored(a.allocation(v)), compact: true, set: true}
 	}
 	st := storage{}
-	for st.position < a.s.Position(v) && !unrolls(a.m.Parallel(loop[st.position])) {
+	circular := a.s.Buffering(v).Stages > 0 // allocated at its loop, see pipelined
+	for st.position < a.s.Position(v) && (circular || !unrolls(a.m.Parallel(loop[st.position]))) {
 		st.position++
 	}
 	own := !slices.ContainsFunc(loop[:st.position], a.m.IsPromoted) && a.omitted != ownStorage

@@ -51,6 +51,10 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		}
 	}
 	l.loops[l.m.LoopClass(a)] = l.t.Int(0)
+	c, reads := l.context(v, false), guard{}
+	if c.isAsync() {
+		first, reads = c.zeroFilled(first)
+	}
 	cond := l.holds(first)
 	cache := kir.CacheDefault
 	if l.s.CacheHint(v) == schedule.CacheStreaming {
@@ -73,8 +77,8 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		side.Width = int(width)
 	}
 	return l.conditional(cond, func() error {
-		if l.s.CopyKind(v) == schedule.AsyncCopy {
-			return l.asyncCopy(v, dst, src)
+		if c.isAsync() {
+			return c.asyncCopy(dst, src, reads)
 		}
 		if !l.isLocal(dst) && !l.isLocal(src) { // by way of registers
 			id := l.b.Local(l.name("vector"), l.b.Kernel().Buffers[src.Buffer].DType, width)
@@ -85,15 +89,6 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache})
 		return nil
 	})
-}
-
-// asyncCopy emits a copy that a later wait completes.
-func (l *lowering) asyncCopy(v core.ValID, dst, src kir.Access) error {
-	if n := src.Width * l.b.Kernel().Buffers[src.Buffer].DType.Size(); n != 4 && n != 8 && n != 16 {
-		return l.refuse("copy", v, "%s is copied asynchronously by %d bytes, and only 4, 8 or 16 are copied at once", l.f.Name(v), n)
-	}
-	l.b.Add(kir.AsyncCopy{Dst: dst, Src: src, Guard: scalar.None})
-	return nil
 }
 
 func (l *lowering) isLocal(a kir.Access) bool {
