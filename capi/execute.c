@@ -237,6 +237,59 @@ static PyObject *execute(PyObject *self, PyObject *const *args, Py_ssize_t nargs
   return run.outputs;
 }
 
+/* Reads inputs, which may be None, and calls `ask` without the lock of the
+ * interpreter: it may compile. Returns whether it went well. */
+static int with_inputs(PyObject *self, PyObject *inputs, const char *function, int (*ask)(nvf_executor, const Inputs *, void *, nvf_error *), void *about) {
+  nvf_error error = {0};
+  int to_numpy = 0, ok = 0, status;
+  Run run; /* large, and not cleared */
+  Inputs none = {.count = -1};
+  if (inputs != Py_None && !PyList_Check(inputs) && !PyTuple_Check(inputs)) {
+    PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError, "%s(): inputs must be a list, got %R", function, inputs);
+    return 0;
+  }
+  if (inputs == Py_None || read_inputs(&run, inputs, &to_numpy)) {
+    Py_BEGIN_ALLOW_THREADS;
+    status = ask(SELF->handle, inputs == Py_None ? &none : &run.in, about, &error);
+    Py_END_ALLOW_THREADS;
+    ok = check(status, &error);
+  }
+  if (inputs != Py_None) inputs_end(&run.in);
+  return ok;
+}
+
+typedef struct {
+  const char *request;
+  char *text;
+} Shown;
+
+static int ask_text(nvf_executor executor, const Inputs *in, void *about, nvf_error *error) {
+  Shown *shown = about;
+  return nvfi_show(executor, in->inputs, in->count, shown->request, &shown->text, error);
+}
+
+static int ask_first(nvf_executor executor, const Inputs *in, void *about, nvf_error *error) {
+  return nvfi_first_shown(executor, in->inputs, in->count, about, error);
+}
+
+/* show(inputs, request) */
+static PyObject *executor_show(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  Shown shown = {0};
+  if (!alive() || !check_count("show", nargs, 2, 2)) return NULL;
+  if (!PyUnicode_Check(args[1])) return PyErr_Format(PyExc_TypeError, "show(): request must be a str, got %R", args[1]);
+  if (!(shown.request = PyUnicode_AsUTF8AndSize(args[1], NULL)) || !with_inputs(self, args[0], "show", ask_text, &shown)) return NULL;
+  PyObject *text = PyUnicode_FromString(shown.text);
+  nvf_free(shown.text);
+  return text;
+}
+
+/* first_shown(inputs) */
+static PyObject *executor_first_shown(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  int32_t first = 0;
+  if (!alive() || !check_count("first_shown", nargs, 1, 1) || !with_inputs(self, args[0], "first_shown", ask_first, &first)) return NULL;
+  return PyBool_FromLong(first);
+}
+
 static PyObject *executor_fusion(PyObject *self, void *closure) {
   (void)closure;
   Py_INCREF((PyObject *)SELF->fusion);
@@ -247,6 +300,12 @@ static PyMethodDef methods[] = {
     {"execute", FAST(execute),
      PyDoc_STR("execute(inputs, device=-1) -> list[torch.Tensor]\n\n"
                "Runs the fusion. device: the index of a CUDA device, -1 for the one of the inputs, -2 for the CPU.")},
+    {"show", FAST(executor_show),
+     PyDoc_STR("show(inputs, request) -> str\n\n"
+               "A stage of the fusion for inputs like these, None: for the last ones that were executed. request is the name of a stage\n"
+               "and its arguments, on lines of their own. Raises InvalidArgument, and Unsupported if there is no kernel.")},
+    {"first_shown", FAST(executor_first_shown),
+     PyDoc_STR("first_shown(inputs) -> bool\n\nWhether this is asked for the first time for inputs like these.")},
     {NULL, NULL, 0, NULL},
 };
 

@@ -30,6 +30,12 @@ const maxExecutors = 1024
 type execution struct {
 	*executor.Executor
 	simulates atomic.Bool
+	last      atomic.Pointer[executor.Plan] // that was prepared
+}
+
+// plan returns the plan for inputs in C memory.
+func (x *execution) plan(inputs []executor.Input) (*executor.Plan, error) {
+	return x.PlanWith(inputs, executor.Options{Simulate: x.simulates.Load()})
 }
 
 //export nvf_executor_create
@@ -81,10 +87,11 @@ func nvf_prepare(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, o
 		if err := checkDevice(tensors, int(device)); err != nil {
 			return err
 		}
-		plan, err := x.PlanWith(tensors, executor.Options{Simulate: x.simulates.Load()})
+		plan, err := x.plan(tensors)
 		if err != nil {
 			return err
 		}
+		x.last.Store(plan)
 		p := &prepared{Plan: plan, inputs: int(n), kind: fingerprint(tensors)}
 		*description = p.describe()
 		*out = C.nvf_plan(handles.put(p))

@@ -212,6 +212,19 @@ static PyObject *fusion_math(PyObject *self, PyObject *const *args, Py_ssize_t n
   return from_outputs_only < 0 ? NULL : text_of(SELF, NVFI_MATH, (uint32_t)from_outputs_only, NULL);
 }
 
+static PyObject *fusion_stage(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  if (!check_count("stage", nargs, 1, 1)) return NULL;
+  if (!PyUnicode_Check(args[0])) return PyErr_Format(PyExc_TypeError, "stage(): name must be a str, got %R", args[0]);
+  const char *name = PyUnicode_AsUTF8AndSize(args[0], NULL);
+  return name ? text_of(SELF, NVFI_STAGE, 0, name) : NULL;
+}
+
+static PyObject *fusion_kernel(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  int64_t index_type;
+  if (!check_count("kernel", nargs, 1, 1) || as_int64(args[0], "kernel", "index_type", &index_type)) return NULL;
+  return text_of(SELF, NVFI_KERNEL, (uint32_t)index_type, NULL);
+}
+
 static PyObject *none_if(int ok) {
   if (!ok) return NULL;
   Py_RETURN_NONE;
@@ -296,6 +309,9 @@ static PyMethodDef methods[] = {
      PyDoc_STR("text() -> str\n\nThe text form, which parse() reads; equal for fusions of the same operations.")},
     {"python", FAST(fusion_python), PyDoc_STR("python(name) -> str\n\nThe fusion as the source of a Python function.")},
     {"math", FAST(fusion_math), PyDoc_STR("math(from_outputs_only) -> str\n\nThe fusion as a list of equations.")},
+    {"stage", FAST(fusion_stage), PyDoc_STR("stage(name) -> str\n\nThe fusion as a stage shows it that needs no inputs.")},
+    {"kernel", FAST(fusion_kernel),
+     PyDoc_STR("kernel(index_type) -> str\n\nThe CUDA kernel of the fusion; index_type is the number of a DataType, that of Null to choose it.")},
     {"freeze", fusion_freeze, METH_NOARGS, PyDoc_STR("freeze()\n\nEnds the definition.")},
     {"verify", fusion_verify, METH_NOARGS, PyDoc_STR("verify()\n\nRaises FusionError if the fusion breaks an invariant.")},
     {"parse", FAST(fusion_parse) | METH_CLASS,

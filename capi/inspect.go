@@ -6,10 +6,17 @@ package main
 import "C"
 
 import (
+	"fmt"
+	"strings"
+	"sync"
 	"unsafe"
 
+	"nvfuser_go/codegen/lower"
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/executor"
 )
 
 // check reports ids that the fusion does not have.
@@ -244,8 +251,89 @@ func (d *definition) text(what C.int32_t, id C.uint32_t, name string) (string, e
 			return "", err
 		}
 		return f.AxisString(core.AxisID(id)), nil
+	case C.NVFI_STAGE:
+		return executor.InspectDefinition(f).Show(name)
+	case C.NVFI_KERNEL:
+		return d.kernel(dtype.Type(id))
 	}
 	return f.String(), nil
+}
+
+// kernel returns the text of the kernel without a schedule.
+func (d *definition) kernel(index dtype.Type) (string, error) {
+	switch index {
+	case dtype.Null, dtype.Int, dtype.Int32:
+	default:
+		return "", core.InvalidArgumentf("print_kernel(): index_type is %v; indices are Int or Int32", index)
+	}
+	f := d.fusion.Clone()
+	f.Freeze()
+	return executor.InspectSchedule(schedule.New(f), lower.Options{Index: index}).Show("cuda_kernel")
+}
+
+// stagesText lives in C memory for the life of the process.
+var stagesText = sync.OnceValue(func() C.const_text {
+	var b strings.Builder
+	for _, s := range executor.Stages() {
+		ofDefinition := 0
+		if s.OfDefinition() {
+			ofDefinition = 1
+		}
+		fmt.Fprintf(&b, "%s\t%s\t%s\t%d\n", s.Name, s.Does, s.Takes, ofDefinition)
+	}
+	return C.const_text(C.CString(b.String()))
+})
+
+//export nvfi_stages
+func nvfi_stages() C.const_text { return stagesText() }
+
+//export nvfi_show
+func nvfi_show(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, request C.const_text, text **C.char, e *C.nvf_error) C.int {
+	return onPlan(h, inputs, n, e, func(p *executor.Plan) error {
+		words := strings.Split(C.GoString(request), "\n")
+		shown, err := p.Inspection().Show(words[0], words[1:]...)
+		if err == nil {
+			*text = cText(shown)
+		}
+		return err
+	})
+}
+
+//export nvfi_first_shown
+func nvfi_first_shown(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, first *C.int32_t, e *C.nvf_error) C.int {
+	return onPlan(h, inputs, n, e, func(p *executor.Plan) error {
+		*first = 0
+		if p.FirstShown() {
+			*first = 1
+		}
+		return nil
+	})
+}
+
+// onPlan runs body on the plan for inputs, or if n is negative on the one that
+// was prepared last.
+func onPlan(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, e *C.nvf_error, body func(*executor.Plan) error) C.int {
+	x, err := get[execution](handle(h), "an executor")
+	if err != nil {
+		return report(e, err)
+	}
+	return guard(e, func() string { return "inspect\n\n" + x.Text() }, func() error {
+		if n < 0 {
+			if p := x.last.Load(); p != nil {
+				return body(p)
+			}
+			return core.InvalidArgumentf("the fusion has not been executed: there are no inputs to show it for")
+		}
+		tensors, err := inputsOf(inputs, n)
+		if err != nil {
+			return err
+		}
+		p, err := x.plan(tensors)
+		if err != nil {
+			return err
+		}
+		return body(p)
+	})
 }
 
 //export nvfi_freeze

@@ -45,7 +45,9 @@ enum nvfi_text {
   NVFI_VAL,     /* a value, an expression, an axis, the axes of a tensor */
   NVFI_EXPR,
   NVFI_AXIS,
-  NVFI_DOMAIN
+  NVFI_DOMAIN,
+  NVFI_STAGE, /* a stage of the definition, called `name` */
+  NVFI_KERNEL /* the kernel of the fusion without a schedule; id: the dtype of its indices, or NVF_NULL to choose it */
 };
 
 /* name may be NULL. Free *text with nvf_free. */
@@ -66,6 +68,20 @@ int nvfi_fact(nvf_fusion fusion, int32_t what, uint32_t id, int64_t *value, nvf_
 
 int nvfi_freeze(nvf_fusion fusion, nvf_error *error);
 int nvfi_verify(nvf_fusion fusion, nvf_error *error);
+
+/* The stages that a fusion can be shown in: a line each, with fields between
+ * tabs: name, what it shows, what arguments it takes, and 1 if it needs no inputs,
+ * else 0. The text is static. */
+const char *nvfi_stages(void);
+
+/* Shows a stage of the fusion for inputs: request is the name of a stage, and the
+ * arguments that it takes, on lines of their own. A negative num_inputs stands
+ * for the inputs that were prepared last. Free *text with nvf_free. */
+int nvfi_show(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, const char *request, char **text, nvf_error *error);
+
+/* Tells whether this is the first call of it for the executor's fusion and this
+ * kind of inputs. */
+int nvfi_first_shown(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t *first, nvf_error *error);
 
 /* nvf_run on another thread, for callers that have something else to do
  * meanwhile. What the arguments point to must stay until nvfi_wait has returned

@@ -19,12 +19,22 @@ static PyObject *op_table(PyObject *module, PyObject *const *args, Py_ssize_t na
   return PyUnicode_FromString(nvf_op_table());
 }
 
+static PyObject *stages(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module, (void)args;
+  if (nargs != 0) return PyErr_Format(PyExc_TypeError, "stages() takes no arguments (%zd given)", nargs);
+  return PyUnicode_FromString(nvfi_stages());
+}
+
 static PyMethodDef functions[] = {
     {"version", FAST(version), PyDoc_STR("version() -> str\n\nThe version of the library, such as \"0.1.0\".")},
     {"forked", FAST(forked),
      PyDoc_STR("forked() -> bool\n\nWhether this process was forked after the library was loaded.")},
     {"op_table", FAST(op_table),
      PyDoc_STR("op_table() -> str\n\nThe table of operations as JSON; nvf_op_table in nvfuser_go.h describes the keys.")},
+    {"stages", FAST(stages),
+     PyDoc_STR("stages() -> str\n\n"
+               "The stages that a fusion can be shown in: a line each, with fields between tabs: name, what it shows, its arguments,\n"
+               "and 1 if it needs no inputs, else 0.")},
     {"set_exceptions", FAST(set_exceptions),
      PyDoc_STR("set_exceptions(FusionError, InvalidArgument, InvalidType, Unsupported)\n\n"
                "Registers the exceptions to raise. Unsupported is called with a second argument, a list of (by, rule, tensor, sentence).")},

@@ -223,19 +223,56 @@ class FusionDefinition:
         Unsupported if this build cannot run it.
         """
         if not hasattr(self, "fec"):
-            if hasattr(self, "ke"):
-                raise AssertionError("KernelExecutor already exists! Use manual_execute() to execute the fusion.")
-            self._defined()
-            fusion = self.fusion
-            fusion._complete()  # in the `with` block it may not be: what follows there would be lost
-            self.__dict__.setdefault("fec", FusionExecutorCache(fusion))  # the one of the first of several threads
-            self.__dict__.pop("_fusion", None)
+            self._make_cache()
         if save_repro_inputs:
             inputs = as_list(inputs, "execute()")
             self.fake_inputs = reproducer.describe(inputs)
         return self.fec.execute(
             inputs, device=device, _enable_options=_enable_options, _disable_options=_disable_options
         )
+
+    def _make_cache(self) -> None:
+        """Sets `fec`."""
+        if hasattr(self, "ke"):
+            raise AssertionError("KernelExecutor already exists! Use manual_execute() to execute the fusion.")
+        self._defined()
+        fusion = self.fusion
+        fusion._complete()  # in the `with` block it may not be: what follows there would be lost
+        self.__dict__.setdefault("fec", FusionExecutorCache(fusion))  # the one of the first of several threads
+        self.__dict__.pop("_fusion", None)
+
+    def cuda_code_for(self, inputs: Inputs, intrinsic_code: bool = False, override_user_schedule: bool = False) -> str:
+        """`fec.get_cuda_kernel(inputs, intrinsic_code)`, before anything is executed too.
+
+        override_user_schedule is accepted and changes nothing.
+        """
+        if not hasattr(self, "fec"):
+            self._make_cache()
+        return self.fec.get_cuda_kernel(inputs, intrinsic_code)
+
+    def scheduled_fusion_ir_for(
+        self, inputs: Inputs, tensor_transforms: bool = False, override_user_schedule: bool = False
+    ) -> str:
+        """`fec.get_scheduled_ir(inputs, tensor_transforms)`, before anything is executed too.
+
+        override_user_schedule is accepted and changes nothing.
+        """
+        if not hasattr(self, "fec"):
+            self._make_cache()
+        return self.fec.get_scheduled_ir(inputs, tensor_transforms)
+
+    def last_cuda_code(self, intrinsic_code: bool = False, override_user_schedule: bool = False) -> str:
+        """The CUDA kernel for the inputs that were executed last; raises InvalidArgument if none were."""
+        return self._executed("last_cuda_code")._most_recent("cuda_full" if intrinsic_code else "cuda_kernel")
+
+    def last_scheduled_fusion_ir(self, tensor_transforms: bool = False, override_user_schedule: bool = False) -> str:
+        """The schedule for the inputs that were executed last; raises InvalidArgument if none were."""
+        return self._executed("last_scheduled_fusion_ir").get_most_recent_scheduled_ir(tensor_transforms)
+
+    def _executed(self, method: str) -> FusionExecutorCache:
+        if not hasattr(self, "fec"):
+            raise InvalidArgument(f"{method}(): the fusion has not been executed")
+        return self.fec
 
     def manual_execute(self, inputs: Inputs, heuristic_params: Any = None) -> list[torch.Tensor]:
         """Runs the fusion by a schedule of the user. Raises Unsupported, and AssertionError after execute()."""

@@ -5,14 +5,13 @@
 """
 
 import operator
-import sys
 import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nvfuser_go import _C, options
+from nvfuser_go import _C, dump, options
 from nvfuser_go.enums import DataType
 from nvfuser_go.errors import InvalidArgument, InvalidType, unsupported
 from nvfuser_go.inputs import ANY_DEVICE, PLAIN, device_number, prepare
@@ -88,8 +87,14 @@ class Fusion:
         return self._core.math(from_outputs_only)
 
     def print_kernel(self, compile_params: "CompileParams | None" = None) -> str:
-        """Raises Unsupported: there is no GPU support in this build."""
-        raise unsupported("Fusion.print_kernel()")
+        """The CUDA kernel of the fusion as it is: one that nobody scheduled is computed by one thread.
+
+        Of compile_params the index_type counts. FusionExecutorCache.get_cuda_kernel() shows the kernel that a scheduler
+        makes. Raises Unsupported if the fusion cannot be lowered, InvalidArgument for another index type than Int and
+        Int32.
+        """
+        index_type = None if compile_params is None else compile_params.index_type
+        return self._core.kernel((DataType.Null if index_type is None else index_type).value)
 
     def verify(self) -> None:
         """Checks the invariants that the compiler relies on. Raises FusionError: a violation is a bug in nvfuser_go."""
@@ -338,9 +343,9 @@ class FusionExecutorCache:
         given = options.environment()
         if "verify" in given.enable:
             fusion.verify()
-        _dump(fusion, given)
+        self._dumps = dump.OfInputs(fusion, given.dump) if given.dump else None
         self._executors: dict[bool, _C.Executor] = {}  # by whether they simulate
-        self._executor = self._executor_that("simulate" in given.enable)
+        self._executor = self._most_recent_executor = self._executor_that("simulate" in given.enable)
         inputs = fusion.inputs()
         self._aliased = frozenset(
             i
@@ -370,6 +375,9 @@ class FusionExecutorCache:
             inputs = list(inputs)
         if type(inputs) is not list or not PLAIN.issuperset(map(type, inputs)):
             inputs, as_arrays = prepare(inputs, self._aliased)
+        if self._dumps is not None:
+            self._dumps.show(executor, inputs)
+        self._most_recent_executor = executor
         outputs = executor.execute(inputs, ANY_DEVICE if device is None else device_number(device))
         return [tensor.numpy() for tensor in outputs] if as_arrays else outputs
 
@@ -388,29 +396,40 @@ class FusionExecutorCache:
         return all(not isinstance(x, torch.Tensor) or x.device.type == "cpu" for x in prepared)
 
     def get_cuda_kernel(self, inputs: Iterable[Any], intrinsic_code: bool = False, device: int = 0) -> str:
-        """Raises Unsupported: there is no GPU support in this build."""
-        raise unsupported("FusionExecutorCache.get_cuda_kernel()")
+        """The CUDA kernel for inputs of this description, for compute capability 9.0, wherever the fusion runs.
+
+        With intrinsic_code it begins with the device functions that it uses, and is all that a compiler needs. `device`
+        makes no difference: there is one target. Raises Unsupported with the refusals if no scheduler takes the
+        fusion, and what execute() raises for inputs that do not fit.
+        """
+        return self._show(inputs, device, "cuda_full" if intrinsic_code else "cuda_kernel")
 
     def get_scheduled_ir(self, inputs: Iterable[Any], tensor_transforms: bool = False, device: int = 0) -> str:
-        """Raises Unsupported: there is no GPU support in this build."""
-        raise unsupported("FusionExecutorCache.get_scheduled_ir()")
+        """The schedule for inputs of this description: the loops, the memory and the position of each tensor.
+
+        With tensor_transforms also how the loops stem from the dimensions. Raises as get_cuda_kernel().
+        """
+        return self._show(inputs, device, *_scheduled(tensor_transforms))
 
     def get_most_recent_scheduled_ir(self, tensor_transforms: bool = False) -> str:
-        """Raises Unsupported: there is no GPU support in this build."""
-        raise unsupported("FusionExecutorCache.get_most_recent_scheduled_ir()")
+        """get_scheduled_ir() for the inputs that were executed last. Raises InvalidArgument if none were."""
+        return self._most_recent(*_scheduled(tensor_transforms))
+
+    def _show(self, inputs: Iterable[Any], device: Any, *request: str) -> str:
+        device_number(device)
+        plain, _ = prepare(inputs)
+        return self._executor.show(plain, "\n".join(request))
+
+    def _most_recent(self, *request: str) -> str:
+        return self._most_recent_executor.show(None, "\n".join(request))
 
     def get_output_shardings(self) -> list[Any]:
         """Raises Unsupported: there is no multi-device support."""
         raise unsupported("FusionExecutorCache.get_output_shardings()")
 
 
-def _dump(fusion: Fusion, given: options.Options) -> None:
-    if "python_definition" in given.dump:
-        sys.stdout.write(fusion.python())
-    if "fusion_ir_original" in given.dump:
-        sys.stdout.write(fusion.text())
-    if "fusion_ir_math" in given.dump:
-        sys.stdout.write(fusion.print_math())
+def _scheduled(tensor_transforms: bool) -> tuple[str, ...]:
+    return ("fusion_ir", "transforms") if tensor_transforms else ("fusion_ir",)
 
 
 class KernelExecutor:

@@ -12,6 +12,7 @@ import sys
 import warnings
 from dataclasses import dataclass
 
+from nvfuser_go import _C
 from nvfuser_go.errors import InvalidArgument, InvalidType
 
 _LEGAL = {
@@ -40,9 +41,31 @@ _LEGAL = {
 
 LEGAL: dict[str, tuple[str, ...]] = {variable: tuple(names.split()) for variable, names in _LEGAL.items()}
 
+
+@dataclass(frozen=True)
+class Stage:
+    """A way to look at a fusion on its way to a kernel: what it shows, what arguments it takes ("": none), and whether
+    it needs no inputs."""
+
+    does: str
+    takes: str
+    of_definition: bool
+
+
+def _stages() -> dict[str, Stage]:
+    rows = (line.split("\t") for line in _C.stages().splitlines())
+    return {name: Stage(does, takes, of_definition == "1") for name, does, takes, of_definition in rows}
+
+
+# By name, which is that of NVFUSER_DUMP, in the order in which a fusion passes them.
+STAGES = _stages()
+
+# What NVFUSER_DUMP does beyond printing stages: writes the stage cuda_full into a file of the folder given.
+CUDA_TO_FILE = "cuda_to_file"
+
 # What this build acts on; the other legal names are accepted with a warning.
 EFFECTIVE: dict[str, frozenset[str]] = {
-    "NVFUSER_DUMP": frozenset({"python_definition", "fusion_ir_original", "fusion_ir_math"}),
+    "NVFUSER_DUMP": frozenset({*STAGES, CUDA_TO_FILE}),
     "NVFUSER_ENABLE": frozenset({"verify", "simulate"}),
     "NVFUSER_DISABLE": frozenset(),
     "NVFUSER_PROF": frozenset(),

@@ -13,12 +13,12 @@ from nvfuser_go import FusionDefinition, InvalidArgument, options
 def test_parse():
     assert options.parse("NVFUSER_ENABLE", "") == {}
     assert options.parse("NVFUSER_ENABLE", " verify , verify ") == {"verify": ()}
-    with pytest.warns(UserWarning, match="NVFUSER_DUMP=lower_verbose has no effect in this build"):
-        assert options.parse("NVFUSER_DUMP", "lower_verbose(a, b),python_definition") == {
-            "lower_verbose": ("a", "b"),
+    with pytest.warns(UserWarning, match="NVFUSER_DUMP=sass_to_file has no effect in this build"):
+        assert options.parse("NVFUSER_DUMP", "sass_to_file(a, b),python_definition") == {
+            "sass_to_file": ("a", "b"),
             "python_definition": (),
         }
-    assert options.parse("NVFUSER_DUMP", "lower_verbose()") == {"lower_verbose": ()}  # warned of already
+    assert options.parse("NVFUSER_DUMP", "sass_to_file()") == {"sass_to_file": ()}  # warned of already
     with pytest.raises(
         InvalidArgument,
         match=r"NVFUSER_PROF: there is no option 'pritn'; the options are enable, enable\.nocupti, print",
