@@ -24,7 +24,8 @@ func (c *context) acrossThreads(id core.ExprID, f fold, g guard, across []schedu
 		part[k] = c.b.Local(c.name("part"), t)
 		c.b.Store(c.b.Const(f.identity(k)), part[k])
 	}
-	err := c.conditional(c.all(c.conditions(g.tests), g.once), func() error {
+	adds := guard{tests: g.tests, once: g.once} // every thread goes on with a state
+	err := c.under(&guarded{id: id, g: adds, fold: &f}, c.all(c.conditions(g.tests), g.once), func() error {
 		x, err := c.contribution(e, f)
 		if f.op == core.WelfordOp {
 			x = append(x, c.b.Const(core.ConvertScalar(f.types[1], scalar.Value{Type: dtype.Int})), c.b.Number(f.types[2], 1))

@@ -6,15 +6,13 @@ import (
 
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
 )
 
 // statements is a pass.
 func (l *lowering) statements() error {
-	err := l.block(l.m.Tree(), nil)
-	k := l.b.Kernel()
-	k.Body = l.flat(k.Body)
-	return err
+	return l.block(l.m.Tree(), nil)
 }
 
 // flat returns b with the bodies of conditions that always hold in their place.
@@ -193,14 +191,18 @@ func (l *lowering) statement(id core.ExprID) error {
 	if c.redundant = g.redundant; c.isAsync() {
 		g, c.reading = c.zeroFilled(g)
 	}
-	cond := c.holds(g)
-	if n, ok := l.t.ConstInt(cond); ok && n == 0 {
+	return c.under(&guarded{id: id, g: g}, c.holds(g), func() error { return c.body(id) })
+}
+
+// under emits what a statement does where cond, of its guard, holds.
+func (c *context) under(s *guarded, cond scalar.ID, body func() error) error {
+	if n, ok := c.t.ConstInt(cond); ok && n == 0 {
 		return nil
 	}
-	s := l.b.If(cond, func() { err = c.body(id) }, nil)
-	if err == nil && c.canDrop(e, s) {
-		s.Cond = l.all(g.once, g.among)
-	}
+	var err error
+	s.context = c
+	s.s = c.b.If(cond, func() { err = body() }, nil)
+	c.note(s)
 	return err
 }
 

@@ -123,22 +123,22 @@ func (h *hoister) isWorth(id scalar.ID) bool {
 		}
 	}
 	simple := h.t.Op(id) == scalar.Add || h.t.Op(id) == scalar.Mul
-	return !(simple && leaves == 0 && len(h.t.Args(id)) <= 2) && h.isTotal(id, map[scalar.ID]bool{})
+	return !(simple && leaves == 0 && len(h.t.Args(id)) <= 2) && isTotal(h.t, id, map[scalar.ID]bool{})
 }
 
 // isTotal reports whether no divisor in id can be 0.
-func (h *hoister) isTotal(id scalar.ID, seen map[scalar.ID]bool) bool {
+func isTotal(t *scalar.Table, id scalar.ID, seen map[scalar.ID]bool) bool {
 	if seen[id] {
 		return true
 	}
 	seen[id] = true
-	switch h.t.Op(id) {
+	switch t.Op(id) {
 	case scalar.FloorDiv, scalar.Mod, scalar.TruncDiv, scalar.Rem:
-		if f := h.t.Facts(h.t.Args(id)[1]); f.Lo < 1 && f.Hi > -1 {
+		if f := t.Facts(t.Args(id)[1]); f.Lo < 1 && f.Hi > -1 {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(h.t.Args(id), func(a scalar.ID) bool { return !h.isTotal(a, seen) })
+	return !slices.ContainsFunc(t.Args(id), func(a scalar.ID) bool { return !isTotal(t, a, seen) })
 }
 
 // insert puts the names at the start of their blocks.

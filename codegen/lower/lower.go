@@ -35,6 +35,10 @@ type Options struct {
 	// barriers are missing.
 	After func(Pass, *kir.Kernel) error
 
+	// Decided is told of each statement with index tests, in order, whether it keeps
+	// them and why. Nil: nobody is.
+	Decided func(Decision)
+
 	omitted rule
 }
 
@@ -54,6 +58,8 @@ func Passes() []Pass {
 			Why: "statements name buffers and thread indices", run: (*lowering).launch},
 		{Name: "statements", Does: "opens the loops, declares storage where it is needed and emits each statement with its indices and guards",
 			Why: "all later passes work on the kernel alone", run: (*lowering).statements},
+		{Name: "predicates", Does: "drops the index tests of statements that may run at points without an element",
+			Why: "it looks at all that writes what a reduction reads", run: (*lowering).dropTests},
 		{Name: "overwriting", Does: "refuses kernels that overwrite an input too early",
 			Why: "it looks at the accesses of all statements", run: (*lowering).overwriting},
 		{Name: "registers", Does: "unrolls the loops that index arrays of registers",
@@ -114,6 +120,7 @@ type lowering struct {
 	writes        map[core.ValID][]touch
 	numStatements int
 	ahead         *pipeline // its loads are being emitted; nil: no loads ahead
+	guarded       []*guarded
 	fast          *fastCopy // being emitted; nil: none
 	unswitched    bool      // a copy of an unswitched nest is being emitted
 }

@@ -115,7 +115,7 @@ func (c *context) reduction(id core.ExprID) error {
 	if len(across) > 0 {
 		return c.acrossThreads(id, f, g, across)
 	}
-	return c.conditional(c.holds(g), func() error {
+	return c.under(&guarded{id: id, g: g, fold: &f}, c.holds(g), func() error {
 		x, err := c.contribution(e, f)
 		if err != nil {
 			return err

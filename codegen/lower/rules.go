@@ -12,4 +12,13 @@ const (
 	forwardResize            // a cut axis walked forward may be negative or too large
 	onceAtPromotedLoops      // a reduction adds once in loops that carry more than its axes
 	onceAroundLoops          // and once in loops that it has no axis for
+	dropsGlobal              // a statement on global memory keeps its tests
+	dropsOutside             // and one that may access what is not there
+	dropsSharedElements      // and one that may write an element of another point
+	keptForIdentity          // and one that a reduction relies on
+	storesIdentity           // which stores the identity where it has no element
+	oneIdentity              // of one reduction, or of several that agree
+	countsOne                // a reduction that counts elements keeps its tests
+	sameReduction            // and one of the results of another
+	sameTests                // and one of elements that exist where it has none
 )

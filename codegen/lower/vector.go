@@ -3,6 +3,7 @@ package lower
 import (
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
 )
@@ -50,6 +51,10 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 			return l.refuse("vector", v, "%s is vectorized by %d, which is not known to divide the extent that is split", l.f.Name(v), width)
 		}
 	}
+	s, err := l.lanes(id, a, width)
+	if err != nil {
+		return err
+	}
 	l.loops[l.m.LoopClass(a)] = l.t.Int(0)
 	c, reads := l.context(v, false), guard{}
 	if c.isAsync() {
@@ -61,7 +66,7 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		cache = kir.CacheStreaming
 	}
 	if l.isLocal(dsts[0]) && l.isLocal(srcs[0]) {
-		return l.conditional(cond, func() error {
+		return c.under(s, cond, func() error {
 			for i, dst := range dsts {
 				l.b.Add(kir.Assign{Dst: dst, Value: l.loadFrom(srcs[i])})
 			}
@@ -76,7 +81,7 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		}
 		side.Width = int(width)
 	}
-	return l.conditional(cond, func() error {
+	return c.under(s, cond, func() error {
 		if c.isAsync() {
 			return c.asyncCopy(dst, src, reads)
 		}
@@ -89,6 +94,15 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache})
 		return nil
 	})
+}
+
+// lanes returns the statement with the guard of any of its elements, as a function
+// of a symbol that is no loop of the kernel.
+func (l *lowering) lanes(id core.ExprID, a core.AxisID, width int64) (*guarded, error) {
+	lane := l.b.Symbol(l.name("lane"), kir.LoopIndex, 0, dtype.Index, scalar.Range(0, width-1))
+	l.loops[l.m.LoopClass(a)] = lane
+	g, err := l.context(l.f.Expr(id).Out[0], false).guard(id, false)
+	return &guarded{id: id, g: g, lane: lane, width: width}, err
 }
 
 func (l *lowering) isLocal(a kir.Access) bool {
