@@ -59,7 +59,7 @@ var stages = []Stage{
 	{Name: "ca_map", Does: "the loops of the kernel, each with the axes that run in it", needs: aSchedule, show: showLoops},
 	{Name: "lower_verbose", Does: "the kernel after each pass of lowering", Takes: "names of passes, instead of all", needs: aKernel, show: showPasses},
 	{Name: "sync_map", Does: "places in shared memory, and each barrier and wait with what comes next", needs: aKernel, show: showOrder},
-	{Name: "predicate_elimination", Does: "the tests that are left around accesses of memory", needs: aKernel, show: showTests},
+	{Name: "predicate_elimination", Does: "which statements lost their index tests, and the tests that are left around accesses of memory", needs: aKernel, show: showTests},
 	{Name: "parallel_dimensions", Does: "blocks and threads in terms of the kernel's arguments", needs: aKernel, show: showDimensions},
 	{Name: "kernel_ir", Does: "the kernel before it becomes CUDA", needs: aKernel,
 		show: func(x *Inspection, _ []string) (string, error) { return x.c.kernel.String(), nil }},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nvfuser_go/codegen/kir"
+	"nvfuser_go/codegen/lower"
 )
 
 // eachStatement calls see with each statement of a block and of the blocks in
@@ -77,6 +78,11 @@ func (o *orderPrinter) block(block kir.Block) {
 func showTests(x *Inspection, _ []string) (string, error) {
 	k := x.c.kernel
 	var b strings.Builder
+	o := x.c.options
+	o.Decided = func(d lower.Decision) { b.WriteString(d.String() + "\n") }
+	if _, err := lower.Lower(x.c.s, o); err != nil {
+		return "", err
+	}
 	eachStatement(k, k.Body, nil, func(s kir.Statement, conditions []string) {
 		switch s := s.(type) {
 		case kir.Assign:
