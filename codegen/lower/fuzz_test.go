@@ -26,7 +26,7 @@ func checkFusion(c *fusionfuzz.Case, rng *rand.Rand) (p *schedulefuzz.Program, r
 	if err != nil {
 		return nil, "no value", nil
 	}
-	p = &schedulefuzz.Program{Fusion: c.Fusion, Inputs: c.Inputs, Schedule: schedulefuzz.Schedule(rng, c.Fusion, c.Inputs, allMoves)}
+	p = &schedulefuzz.Program{Fusion: c.Fusion, Inputs: c.Inputs, Schedule: schedulefuzz.Schedule(rng, c.Fusion, c.Inputs, schedulefuzz.All)}
 	if p.Schedule.Verify() != nil {
 		return p, "not a schedule", nil
 	}

@@ -191,8 +191,8 @@ func (c *context) operand(e *core.Expr, k int) operand {
 
 // read returns the access to the element of an operand that the statement reads.
 //
-// What is stored in the shape of loops is found from the statement's loops. A
-// reduction in promoted loops goes first by its root indices, because the
+// What is stored in the shape of loops is found from the statement's loops: that
+// of a loop that both share is its value. A reduction in promoted loops goes first by its root indices, because the
 // promoted loops may carry an axis that it iterates itself. Elements of tensors in
 // global memory are found by the logical index that the op says.
 func (c *context) read(o operand) (kir.Access, error) {
@@ -209,13 +209,42 @@ func (c *context) read(o operand) (kir.Access, error) {
 	for _, x := range apart {
 		axes = append(axes, x.axis)
 	}
-	coords, err := c.locate(o, axes)
+	n := len(t.storage.axes)
+	known := c.sharedIndices(o.v)
+	coords, err := c.locate(o, slices.Concat(except(axes[:n], known), axes[n:]))
 	if err != nil {
 		return kir.Access{}, err
 	}
-	n := len(t.storage.axes)
+	for i := range n {
+		if x, ok := known[i]; ok {
+			coords = slices.Insert(coords, i, x)
+		}
+	}
 	c.touched(o.v, coords[:n], false)
 	return c.at(o.v, coords[:n]), c.sees(o.v, apart, coords[n:])
+}
+
+// sharedIndices returns the indices along axes of v's storage that are the values
+// of loops which the statement shares with v, by place.
+func (c *context) sharedIndices(v core.ValID) map[int]index {
+	known := map[int]index{}
+	for i, x := range c.tensors[v].storage.shared {
+		if x != core.NoAxis && !c.isOne(c.tensors[v].storage.axes[i]) {
+			known[i] = c.loops[c.m.LoopClass(x)]
+		}
+	}
+	return known
+}
+
+// except returns the axes whose index is not known.
+func except(axes []core.AxisID, known map[int]index) []core.AxisID {
+	var out []core.AxisID
+	for i, a := range axes {
+		if _, ok := known[i]; !ok {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // locate returns the indices of an operand's element along axes of it.

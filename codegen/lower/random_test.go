@@ -43,11 +43,8 @@ func outcome(err error) (string, error) {
 // set, LOWER_SEED the first.
 func TestRandomSchedules(t *testing.T) { testRandom(t, schedulefuzz.Serial) }
 
-// allMoves are those that are lowered.
-const allMoves = schedulefuzz.All &^ schedulefuzz.Buffers
-
 // Random programs with random thread and block types and shared memory.
-func TestRandomParallelSchedules(t *testing.T) { testRandom(t, allMoves) }
+func TestRandomParallelSchedules(t *testing.T) { testRandom(t, schedulefuzz.All) }
 
 // options returns those of a seed.
 func options(seed uint64) Options {

@@ -15,6 +15,9 @@ type storage struct {
 	promoted bool // axes are those of promoted loops
 	set      bool // axes are those that the schedule set
 	compact  bool // there is no room for points without an element
+	// shared has, for each of axes, the loop whose value is the index along it in
+	// what reads the tensor too, because it runs in that loop; NoAxis: none.
+	shared []core.AxisID
 }
 
 // storageOf returns the storage of v. A global tensor has all its elements.
@@ -56,10 +59,14 @@ func (a *Analysis) storageOf(v core.ValID) storage {
 		if k < st.position && !coexist || a.isPrivate(memory, x) || a.isReduced(x) || a.isBroadcast(x) || a.isBroadcast(q) {
 			continue
 		}
+		shared := core.NoAxis
+		if k < a.s.Position(v) && (!own || !a.m.IsPromoted(x)) {
+			shared = x
+		}
 		if own {
 			q = x
 		}
-		st.axes = append(st.axes, q)
+		st.axes, st.shared = append(st.axes, q), append(st.shared, shared)
 	}
 	return st
 }
