@@ -46,6 +46,14 @@ func TestRandomSchedules(t *testing.T) { testRandom(t, schedulefuzz.Serial) }
 // Random programs with random thread and block types and shared memory.
 func TestRandomParallelSchedules(t *testing.T) { testRandom(t, schedulefuzz.All) }
 
+// reduced returns a small program of which check finds an error, as it does of p.
+func reduced(p *schedulefuzz.Program, check func(*schedulefuzz.Program) (string, error)) *schedulefuzz.Program {
+	return schedulefuzz.Shrink(p, func(p *schedulefuzz.Program) bool {
+		_, err := check(p)
+		return err != nil
+	}, 500)
+}
+
 // options returns those of a seed.
 func options(seed uint64) Options {
 	o := Options{Cooperative: seed%8 != 0, Index: []dtype.Type{dtype.Null, dtype.Null, dtype.Int32, dtype.Int}[seed%4]}
@@ -66,10 +74,13 @@ func testRandom(t *testing.T, moves schedulefuzz.Moves) {
 					count["empty"]++
 					continue
 				}
-				k, err := checkWith(p.Schedule, p.Fusion, p.Inputs, options(seed))
-				result, err := outcome(err)
+				check := func(p *schedulefuzz.Program) (string, error) {
+					_, err := checkWith(p.Schedule, p.Fusion, p.Inputs, options(seed))
+					return outcome(err)
+				}
+				result, err := check(p)
 				if err != nil {
-					t.Errorf("seed %d: %v\n%v\n%v", seed, err, p, k)
+					t.Errorf("seed %d: %v\n%v", seed, err, reduced(p, check))
 				}
 				count[result]++
 			}

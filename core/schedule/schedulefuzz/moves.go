@@ -36,7 +36,6 @@ func (m *mover) schedule() {
 	m.do(Threads, m.threads)
 	m.do(Global, m.sized)
 	m.do(Layouts, m.layouts)
-	m.do(AsyncCopies, m.copies)
 	m.do(Buffers, m.buffers)
 }
 
@@ -80,16 +79,33 @@ func (m *mover) cache() {
 	for _, v := range slices.Clone(m.Tensors()) {
 		switch in, out := m.isInput(v), m.isOutput(v); {
 		case in && m.chance(0.5):
-			_, _ = m.CacheAfter(v, nil)
+			m.load(v)
 		case in:
 		case out && m.chance(0.3), !out && m.chance(0.05):
-			_, _ = m.CacheBefore(v)
+			_, _ = m.call("cache_before", v)
 		case out && m.chance(0.2):
-			_, _ = m.CacheFork(v)
+			_, _ = m.call("cache_fork", v)
 		case m.chance(0.1):
-			_, _ = m.CacheAfter(v, m.someReaders(v))
+			_, _ = m.call("cache_after", v, "set", m.hint(), true, m.someReaders(v))
 		}
 	}
+}
+
+// load makes a copy of an input, which may be one that goes on while threads do
+// other things.
+func (m *mover) load(v core.ValID) {
+	if m.moves&AsyncCopies == 0 || !m.chance(0.3) {
+		_, _ = m.call("cache_after", v, "set", m.hint(), true, nil)
+	} else if out, err := m.call("cache_after", v, "cp_async", "unspecified", true, nil); err == nil {
+		_ = m.SetMemory(out.Tensors[0], schedule.Shared)
+	}
+}
+
+func (m *mover) hint() string {
+	if m.chance(0.9) {
+		return "unspecified"
+	}
+	return []string{"all_levels", "streaming", "global"}[m.IntN(3)]
 }
 
 // someReaders returns a few of the tensors that are computed from v.
@@ -125,7 +141,7 @@ func (m *mover) rfactor() {
 		if other := reduced[m.IntN(len(reduced))]; other < k && m.chance(0.5) {
 			axes = append(axes, other)
 		}
-		_, _ = m.RFactor(v, axes)
+		_ = m.RFactor(v, axes)
 	}
 }
 
@@ -170,7 +186,7 @@ func (m *mover) like(reference core.ValID) {
 			chosen = append(chosen, v)
 		}
 	}
-	_, _ = m.TransformLike(reference, chosen)
+	m.TransformLike(reference, chosen)
 }
 
 // tile cuts all loops of an output in two and lets what leads to it be computed
@@ -188,7 +204,7 @@ func (m *mover) tile() {
 	}
 	m.split(v, 0, int64(2+m.IntN(7)), m.chance(0.8))
 	m.like(v)
-	_ = m.InlineAllAt(v, 1, true, nil)
+	_ = m.InlineAllAt(v, 1, true)
 }
 
 // rootLoops gives a few tensors loops made from their root axes.
@@ -273,12 +289,12 @@ func (m *mover) vectors() {
 
 func (m *mover) inline() {
 	if m.chance(0.33) {
-		_ = m.InlineMost(nil, nil)
+		_, _ = m.call("inline_most")
 		return
 	}
 	if all := m.computed(); m.chance(0.1) && len(all) > 0 {
 		v := all[m.IntN(len(all))]
-		_ = m.InlineAllAt(v, m.IntN(len(m.Loop(v))+1), m.chance(0.7), nil)
+		_ = m.InlineAllAt(v, m.IntN(len(m.Loop(v))+1), m.chance(0.7))
 		return
 	}
 	order := m.computed()
@@ -288,7 +304,7 @@ func (m *mover) inline() {
 	}
 	for _, v := range order {
 		for k := m.IntN(m.MaxPosition(v, false).Position + 1); k > 0; k-- {
-			if m.InlineAt(v, k, false) == nil {
+			if m.InlineAt(v, k) == nil {
 				break
 			}
 		}

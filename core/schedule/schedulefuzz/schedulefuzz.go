@@ -118,29 +118,51 @@ func New(rng *rand.Rand, set Set, moves Moves) *Program {
 	if set.Symbolic {
 		f = symbolic(f)
 	}
-	return &Program{f, b.inputs, Schedule(rng, f, b.inputs, moves)}
+	return Schedule(rng, f, b.inputs, moves)
 }
 
-// Schedule returns a random schedule of f. Inputs are those that f is to run on:
-// their sizes limit how many points the loops have.
-func Schedule(rng *rand.Rand, f *core.Fusion, inputs []fusionfuzz.Input, moves Moves) *schedule.Scheduled {
-	s := schedule.New(f)
-	_, _, values := fusionfuzz.Arguments(inputs)
-	bind, err := s.Fusion().Bind(values)
+// Schedule returns a program of f, a frozen fusion, with a random schedule.
+// Inputs are those that it is to run on: their sizes limit how many points the
+// loops have. The program's fusion is what the text of f says, in which tensor %3
+// is tv3.
+func Schedule(rng *rand.Rand, f *core.Fusion, inputs []fusionfuzz.Input, moves Moves) *Program {
+	p, err := parsed(f.String(), inputs)
 	if err != nil {
 		panic(err)
 	}
-	m := &mover{Rand: rng, Scheduled: s, moves: moves, bind: bind}
+	_, _, values := fusionfuzz.Arguments(inputs)
+	bind, err := p.Schedule.Fusion().Bind(values)
+	if err != nil {
+		panic(err)
+	}
+	m := &mover{Rand: rng, Scheduled: p.Schedule, moves: moves, bind: bind}
 	m.schedule()
-	return s
+	return p
 }
 
-// String shows p, to be read.
+// parsed returns the program of a text without a schedule.
+func parsed(text string, inputs []fusionfuzz.Input) (*Program, error) {
+	f, err := core.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	f.Freeze()
+	return &Program{f, inputs, schedule.New(f)}, nil
+}
+
+// String shows p: the fusion, the sizes of its inputs, the script and what it
+// comes to.
 func (p *Program) String() string {
 	if p == nil {
 		return "no program"
 	}
-	text := fmt.Sprintf("%v\n%v", p.Fusion, p.Schedule)
+	text := p.Fusion.String() + "sizes"
+	for _, in := range p.Inputs {
+		if in.Array != nil {
+			text += fmt.Sprint(" ", in.Array.Shape)
+		}
+	}
+	text += fmt.Sprintf("\n\n%v\n%v", p.Schedule.Script(), p.Schedule)
 	if m, err := schedule.Map(p.Schedule); err == nil {
 		text += "\n" + m.LoopNest()
 	}

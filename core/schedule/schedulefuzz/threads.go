@@ -123,7 +123,7 @@ func (m *mover) sized() {
 // and swizzles some.
 func (m *mover) layouts() {
 	for _, v := range m.computed() {
-		if likely := map[schedule.Memory]float64{schedule.Local: 0.05, schedule.Shared: 0.4, schedule.Global: 0.2}; !m.chance(likely[m.Memory(v)]) {
+		if likely := map[schedule.Memory]float64{schedule.Local: 0.05, schedule.Shared: 0.25, schedule.Global: 0.15}; !m.chance(likely[m.Memory(v)]) {
 			continue
 		}
 		axes := slices.Clone(m.Fusion().Val(v).Domain.Logical)
@@ -131,11 +131,11 @@ func (m *mover) layouts() {
 			axes = slices.DeleteFunc(slices.Clone(m.Loop(v)), func(a core.AxisID) bool { return m.Fusion().Axis(a).Kind == core.Reduce })
 		}
 		m.Shuffle(len(axes), func(i, j int) { axes[i], axes[j] = axes[j], axes[i] })
-		if m.SetAllocation(v, axes, nil) != nil || m.Memory(v) != schedule.Shared || len(axes) < 2 || m.moves&Swizzles == 0 || !m.chance(0.5) {
+		if m.SetAllocation(v, axes) != nil || m.Memory(v) != schedule.Shared || len(axes) < 2 || m.moves&Swizzles == 0 || !m.chance(0.5) {
 			continue
 		}
 		order := m.Perm(len(axes))
-		_ = m.SwizzleXOR(v, order[0], order[1])
+		_ = m.Swizzle(v, order[0], order[1])
 	}
 }
 
@@ -145,24 +145,12 @@ func (m *mover) isCopyToShared(v core.ValID) bool {
 		m.Memory(m.Fusion().TensorArgs(m.Fusion().Expr(m.Fusion().Val(v).Def))[0]) == schedule.Global
 }
 
-// copies lets copies go on while threads do other things, and gives some a hint.
-func (m *mover) copies() {
-	for _, v := range m.computed() {
-		switch {
-		case m.isCopyToShared(v) && m.chance(0.5):
-			_ = m.SetCopy(v, schedule.AsyncCopy, schedule.CacheUnspecified)
-		case m.operation(v) == core.SetOp && m.chance(0.1):
-			_ = m.SetCopy(v, schedule.PlainCopy, schedule.CacheHint(m.IntN(4)))
-		}
-	}
-}
-
 // buffers lets tensors be loaded ahead.
 func (m *mover) buffers() {
 	for _, v := range m.computed() {
 		likely := 0.02
 		if m.Position(v) > 0 && m.isCopyToShared(v) {
-			likely = 0.5
+			likely = 0.35
 		}
 		if m.chance(likely) {
 			stages := 2 + m.IntN(3)
