@@ -290,14 +290,7 @@ func (f *Fusion) appendExpr(op *OpInfo, args []Arg) ([]ValID, error) {
 		return nil, err
 	}
 	numAxes, numTransforms := len(f.axes), len(f.transforms)
-	infer := op.Infer
-	if infer == nil {
-		infer = inferElementwise
-	}
-	inf, err := infer(f, op, args)
-	if err == nil {
-		err = f.checkInference(op, inf)
-	}
+	inf, err := op.infer(f, args)
 	if err != nil {
 		f.axes, f.transforms = f.axes[:numAxes], f.transforms[:numTransforms]
 		return nil, err

@@ -13,8 +13,9 @@ import (
 //   - ids are in range; a tensor is an input or is listed by the one expression
 //     that defines it, and no definition depends on itself;
 //   - the arguments of an expression are those of its row's parameters;
-//   - dtypes, axes and requirements are those that the row infers; of the first
-//     step of a reduction in two this holds for the root axes;
+//   - dtypes, axes and requirements are those that the row infers, of
+//     expressions that the outputs need, if there are any; of the first step of a
+//     reduction in two this holds for the root axes;
 //   - an input scalar is a symbol of its own; every symbol belongs to an input;
 //   - the allocation order is a permutation of the logical axes, with one
 //     contiguity flag an axis, which is absent exactly for broadcasts and
@@ -22,7 +23,7 @@ import (
 //   - outputs are tensors; an alias is an input tensor, of the same dtype and
 //     rank, and of one output only;
 //   - the use counts are those of the expressions;
-//   - in a frozen fusion the random ops that are used have the numbers 0, 1, ...
+//   - in a frozen fusion the random ops that are used have different streams.
 //
 // It reports all violations, not the first.
 func (f *Fusion) Verify() error {
@@ -33,9 +34,11 @@ func (f *Fusion) Verify() error {
 	if len(w.errs) > 0 { // later checks follow ids
 		return errors.Join(w.errs...)
 	}
-	again := f.Clone()
+	again, needed := f.Clone(), f.needed()
 	for i := range f.exprs {
-		w.expr(ExprID(i), again)
+		if needed[i] || len(f.outputs) == 0 {
+			w.expr(ExprID(i), again)
+		}
 	}
 	w.acyclic()
 	w.outputs()
@@ -124,14 +127,7 @@ func (w *verifier) expr(id ExprID, again *Fusion) {
 	if !ok {
 		return
 	}
-	infer := e.Op.Infer
-	if infer == nil {
-		infer = inferElementwise
-	}
-	inf, err := infer(again, e.Op, e.Args)
-	if err == nil {
-		err = again.checkInference(e.Op, inf)
-	}
+	inf, err := e.Op.infer(again, e.Args)
 	if err != nil {
 		w.bad("expression %d: %v", id, err)
 		return
@@ -274,13 +270,13 @@ func (w *verifier) streams() {
 	if !w.f.frozen {
 		return
 	}
-	n := 0
+	taken := map[int]bool{}
 	for _, id := range w.f.Order() {
 		if e := &w.f.exprs[id]; e.Op.Class == Random {
-			if e.Stream != n {
-				w.bad("expression %d (%s) has stream %d, want %d", id, e.Op.Name, e.Stream, n)
+			if taken[e.Stream] {
+				w.bad("expression %d (%s) has stream %d, which another one has too", id, e.Op.Name, e.Stream)
 			}
-			n++
+			taken[e.Stream] = true
 		}
 	}
 }

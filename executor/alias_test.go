@@ -11,71 +11,72 @@ import (
 	"nvfuser_go/executor"
 )
 
-// TestAliases runs programs that write inputs. Every reader of an input sees its
-// old value.
+// square is the sizes of two matrices.
+var square = [][]int64{{90, 90}, {90, 90}}
+
+// aliasPrograms write inputs. Every reader of an input sees its old value.
+var aliasPrograms = []struct {
+	name  string
+	build func(p *program)
+	sizes [][]int64
+}{
+	{"in place", func(p *program) {
+		x := p.tensor(-1, -1)
+		y := p.call("relu", x)
+		p.alias(y, x)
+		p.output(p.call("neg", x))
+		p.output(y)
+		p.output(p.call("set", y))
+	}, square[:1]},
+	{"swapped", func(p *program) {
+		x, y := p.tensor(-1, -1), p.tensor(-1, -1)
+		p.alias(x, y)
+		p.alias(y, x)
+	}, square},
+	{"swapped and changed", func(p *program) {
+		x, y := p.tensor(-1, -1), p.tensor(-1, -1)
+		p.alias(p.call("add", x, 1.0), y)
+		p.alias(p.call("add", y, 2.0), x)
+		p.output(p.call("mul", x, y))
+	}, square},
+	{"of its transpose", func(p *program) {
+		x := p.tensor(-1, -1)
+		p.alias(p.call("exp", p.call("permute", x, []int{1, 0})), x)
+	}, square[:1]},
+	{"of its softmax, read by a later sum", func(p *program) {
+		x := p.tensor(-1, -1)
+		p.alias(softmax(p, x, 1), x)
+		p.output(p.call("sum", x, 0))
+		p.output(p.call("sum", x))
+	}, square[:1]},
+	{"read by a gather", func(p *program) {
+		x, i := p.tensor(-1, -1), p.tensorOf(dtype.Int, -1, -1)
+		p.output(p.call("gather", x, i, 0))
+		p.alias(p.call("neg", x), x)
+	}, square},
+	{"of a scatter", func(p *program) {
+		x, i := p.tensor(-1, -1), p.tensorOf(dtype.Int, -1, -1)
+		p.alias(p.call("scatter", x, i, 3.0, 0), x)
+		p.output(p.call("exp", x))
+	}, square},
+	{"of a broadcast", func(p *program) {
+		x, row := p.tensor(-1, -1), p.tensor(1, -1)
+		p.alias(p.call("expand", p.call("exp", row), []int{90, -1}), x)
+		p.output(p.call("neg", x))
+	}, [][]int64{{90, 90}, {1, 90}}},
+	{"of a sum", func(p *program) {
+		x, s := p.tensor(-1, -1), p.tensor(-1)
+		p.alias(p.call("add", p.call("sum", x, 1), s), s)
+	}, [][]int64{{90, 90}, {90}}},
+	{"of a slice moved by one", func(p *program) {
+		x := p.tensor(91)
+		moved := p.call("cat", []core.ValID{p.call("slice", x, []int{1}, []int{91}), p.call("slice", x, []int{0}, []int{1})}, 0)
+		p.alias(moved, x)
+	}, [][]int64{{91}}},
+}
+
 func TestAliases(t *testing.T) {
-	type sizes = [][]int64
-	square := sizes{{90, 90}, {90, 90}}
-	tests := []struct {
-		name  string
-		build func(p *program)
-		sizes sizes
-	}{
-		{"in place", func(p *program) {
-			x := p.tensor(-1, -1)
-			y := p.call("relu", x)
-			p.alias(y, x)
-			p.output(p.call("neg", x))
-			p.output(y)
-			p.output(p.call("set", y))
-		}, square[:1]},
-		{"swapped", func(p *program) {
-			x, y := p.tensor(-1, -1), p.tensor(-1, -1)
-			p.alias(x, y)
-			p.alias(y, x)
-		}, square},
-		{"swapped and changed", func(p *program) {
-			x, y := p.tensor(-1, -1), p.tensor(-1, -1)
-			p.alias(p.call("add", x, 1.0), y)
-			p.alias(p.call("add", y, 2.0), x)
-			p.output(p.call("mul", x, y))
-		}, square},
-		{"of its transpose", func(p *program) {
-			x := p.tensor(-1, -1)
-			p.alias(p.call("exp", p.call("permute", x, []int{1, 0})), x)
-		}, square[:1]},
-		{"of its softmax, read by a later sum", func(p *program) {
-			x := p.tensor(-1, -1)
-			p.alias(softmax(p, x, 1), x)
-			p.output(p.call("sum", x, 0))
-			p.output(p.call("sum", x))
-		}, square[:1]},
-		{"read by a gather", func(p *program) {
-			x, i := p.tensor(-1, -1), p.tensorOf(dtype.Int, -1, -1)
-			p.output(p.call("gather", x, i, 0))
-			p.alias(p.call("neg", x), x)
-		}, square},
-		{"of a scatter", func(p *program) {
-			x, i := p.tensor(-1, -1), p.tensorOf(dtype.Int, -1, -1)
-			p.alias(p.call("scatter", x, i, 3.0, 0), x)
-			p.output(p.call("exp", x))
-		}, square},
-		{"of a broadcast", func(p *program) {
-			x, row := p.tensor(-1, -1), p.tensor(1, -1)
-			p.alias(p.call("expand", p.call("exp", row), []int{90, -1}), x)
-			p.output(p.call("neg", x))
-		}, sizes{{90, 90}, {1, 90}}},
-		{"of a sum", func(p *program) {
-			x, s := p.tensor(-1, -1), p.tensor(-1)
-			p.alias(p.call("add", p.call("sum", x, 1), s), s)
-		}, sizes{{90, 90}, {90}}},
-		{"of a slice moved by one", func(p *program) {
-			x := p.tensor(91)
-			moved := p.call("cat", []core.ValID{p.call("slice", x, []int{1}, []int{91}), p.call("slice", x, []int{0}, []int{1})}, 0)
-			p.alias(moved, x)
-		}, sizes{{91}}},
-	}
-	for _, test := range tests {
+	for _, test := range aliasPrograms {
 		t.Run(test.name, func(t *testing.T) { checkCase(t, newCase(t, test.build, test.sizes...)) })
 	}
 }

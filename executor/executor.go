@@ -113,6 +113,9 @@ type Options struct {
 	// capability 9.0, and simulated, which finds what such a device would leave
 	// undefined. It is some thousand times slower than the CPU.
 	Simulate bool
+	// Candidate chooses among the schedules that there are for a kernel, counted
+	// around; 0 is the one that is expected to be the fastest.
+	Candidate int
 }
 
 // keys recycles the buffers that keys are made in.
@@ -130,7 +133,7 @@ func (e *Executor) PlanWith(inputs []Input, o Options) (*Plan, error) {
 	defer keys.Put(buffer)
 	key := e.appendKey((*buffer)[:0], inputs)
 	if o.Simulate {
-		key = append(key, 'S')
+		key = binary.AppendVarint(append(key, 'S'), int64(o.Candidate))
 	}
 	*buffer = key
 	e.lock.RLock()

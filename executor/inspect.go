@@ -43,11 +43,23 @@ func (p *Plan) Inspection() *Inspection {
 			if err != nil {
 				return err
 			}
-			p.kernel, err = p.e.compile(b, outputs, nil)
+			t, err := newTask(p.e.f, p.inputs, b, outputs)
+			switch {
+			case err != nil:
+				return err
+			case t == nil:
+				return noKernel()
+			}
+			p.kernel, err = t.compile(outputs, 0)
 			return err
 		})
 	})
 	return &Inspection{f: p.e.f, e: p.e, known: true, inputs: p.inputs, c: p.kernel, failed: p.failed}
+}
+
+// noKernel is the error of looking at the kernel of a plan that needs none.
+func noKernel() error {
+	return core.InvalidArgumentf("there is no kernel to show: each output is an input or has no elements")
 }
 
 // FirstShown reports whether this is the first call of it for the plan.

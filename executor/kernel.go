@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -17,58 +18,75 @@ import (
 	"nvfuser_go/schedulers/scheduler"
 )
 
-// A compiled is a schedule of a fusion and its kernel, and how they came about.
+// A compiled is a task, a schedule of it and its kernel, and how they came about.
 type compiled struct {
+	*task
 	scheduler  string             // that made the schedule; "": the caller did
-	candidates []scheduler.Params // of it; the first is what was taken
+	candidates []scheduler.Params // of it
+	taken      int                // of the candidates
 	refusals   []core.Refusal     // of the schedulers that were asked before
 
 	s       *schedule.Scheduled // nil: every scheduler refuses
 	options lower.Options       // that the kernel was made with
 	kernel  *kir.Kernel         // nil: lowering refuses
 
-	lock sync.Mutex // evaluating sizes and lowering again add to the tables of s and kernel
+	lock sync.Mutex // evaluating sizes adds to the tables of s and kernel
 }
 
-// compile returns the kernel of s for the sizes of b. If s is nil, the schedule
-// is that of the first scheduler that takes the fusion. It is changed to write
-// the outputs as described. b belongs to the result afterwards. With an error
-// comes what was made before it.
+// compile returns the kernel of t by candidate number first of the first
+// scheduler that takes it, counted around, or the next one that can be lowered;
+// one whose outputs have memory of their own if none can that writes them to that
+// of inputs. With an error comes what was made before it.
 //
-// Errors: Unsupported with what each scheduler says, or of [lower.Lower].
-func (e *Executor) compile(b *core.Binding, outputs []OutputDescription, s *schedule.Scheduled) (*compiled, error) {
-	c := &compiled{s: s}
-	if s == nil {
-		if err := c.schedule(e.f, b); err != nil {
+// Errors: Unsupported with what each scheduler says, or the lowering of each
+// candidate.
+func (t *task) compile(outputs []OutputDescription, first int) (*compiled, error) {
+	c, err := t.compileAny(outputs, first)
+	var refused *core.Unsupported
+	if errors.As(err, &refused) && slices.ContainsFunc(refused.Refusals, func(r core.Refusal) bool { return r.Rule == "alias" }) {
+		return t.withoutAliases().compileAny(outputs, first)
+	}
+	return c, err
+}
+
+func (t *task) compileAny(outputs []OutputDescription, first int) (*compiled, error) {
+	c := &compiled{task: t}
+	var chosen scheduler.Scheduler
+	if chosen, c.refusals = schedulers.Choose(t.f, t.b, scheduler.Hopper); chosen == nil {
+		return c, &core.Unsupported{What: "no scheduler takes this fusion", Refusals: c.refusals}
+	}
+	c.scheduler, c.candidates = chosen.Name(), chosen.Candidates(t.f, t.b, scheduler.Hopper)
+	var refusals []core.Refusal
+	for k := range c.candidates {
+		c.taken = (first + k) % len(c.candidates)
+		var err error
+		if c.s, err = chosen.Apply(t.f, c.candidates[c.taken]); err != nil {
 			return c, err
 		}
-	}
-	if err := layOut(c.s, e.f, outputs); err != nil {
-		return c, err
-	}
-	// The kernel is for these sizes, so lowering may rely on none of them being 0
-	// where it is not.
-	c.options.Promise = func(h kir.HostValue) scalar.Facts {
-		if h.Scalar != scalar.None && int(h.Scalar) < e.f.Scalars().Len() {
-			if n, err := b.Int(h.Scalar); err == nil && n > 0 {
-				return scalar.Range(1, math.MaxInt64)
-			}
+		err = c.lowerTo(outputs)
+		var refused *core.Unsupported
+		if !errors.As(err, &refused) {
+			return c, err
 		}
-		return scalar.Unknown()
+		refusals = append(refusals, refused.Refusals...)
 	}
-	return c, c.lower()
+	return c, &core.Unsupported{What: "no schedule of this fusion can be lowered", Refusals: slices.Compact(refusals)}
 }
 
-func (c *compiled) schedule(f *core.Fusion, b *core.Binding) error {
-	chosen, refusals := schedulers.Choose(f, b, scheduler.Hopper)
-	c.refusals = refusals
-	if chosen == nil {
-		return &core.Unsupported{What: "no scheduler takes this fusion", Refusals: refusals}
+// compileScheduled returns the kernel of s, a schedule of t by the caller.
+func (t *task) compileScheduled(outputs []OutputDescription, s *schedule.Scheduled) (*compiled, error) {
+	c := &compiled{task: t, s: s.Clone()}
+	return c, c.lowerTo(outputs)
+}
+
+// lowerTo makes the kernel of the task, which writes outputs as they are
+// described.
+func (c *compiled) lowerTo(outputs []OutputDescription) error {
+	if err := c.layOut(outputs); err != nil {
+		return err
 	}
-	c.scheduler, c.candidates = chosen.Name(), chosen.Candidates(f, b, scheduler.Hopper)
-	var err error
-	c.s, err = chosen.Apply(f, c.candidates[0])
-	return err
+	c.options.Promise = c.promise
+	return c.lower()
 }
 
 func (c *compiled) lower() (err error) {
@@ -81,26 +99,40 @@ func (c *compiled) lower() (err error) {
 	return nil
 }
 
-// layOut gives the outputs of s, a schedule of f, the order of dimensions in
-// memory that outputs describe.
-func layOut(s *schedule.Scheduled, f *core.Fusion, outputs []OutputDescription) error {
-	orders := memoryOrders(f)
-	for k, o := range s.Fusion().Outputs() {
-		order := orders[f.Outputs()[k].Val]
-		if order == nil || outputs[k].SameAs >= 0 || declaredOrder(s.Fusion(), o.Val) != nil {
+// promise says of the sizes that the kernel is for which are not 0: lowering may
+// rely on that.
+func (c *compiled) promise(h kir.HostValue) scalar.Facts {
+	if h.Scalar != scalar.None && int(h.Scalar) < c.f.Scalars().Len() {
+		if n, err := c.b.Int(h.Scalar); err == nil && n > 0 {
+			return scalar.Range(1, math.MaxInt64)
+		}
+	}
+	return scalar.Unknown()
+}
+
+// layOut gives the outputs of the schedule the order of dimensions in memory that
+// their descriptions have.
+func (c *compiled) layOut(outputs []OutputDescription) error {
+	for k, o := range c.s.Fusion().Outputs() {
+		f, d := c.s.Fusion(), &outputs[c.outputs[k]]
+		if o.Alias != core.NoVal || declaredOrder(f, o.Val) != nil {
 			continue
 		}
-		axes := s.Fusion().Axes(o.Val)
+		order := d.order()
+		if slices.IsSorted(order) {
+			continue
+		}
+		axes := f.Axes(o.Val)
 		alloc := make([]core.AxisID, len(order))
 		for i, d := range order {
 			alloc[i] = axes[d]
 		}
-		for _, a := range s.Fusion().Val(o.Val).Domain.Logical {
+		for _, a := range f.Val(o.Val).Domain.Logical {
 			if !slices.Contains(alloc, a) { // reduced
 				alloc = append(alloc, a)
 			}
 		}
-		if err := s.SetAllocation(o.Val, alloc, nil); err != nil {
+		if err := c.s.SetAllocation(o.Val, alloc, nil); err != nil {
 			return err
 		}
 	}
@@ -113,11 +145,10 @@ type host struct {
 	call     *Call
 	b        *core.Binding
 	integers map[uint32]int64 // by symbol
-	outputs  []kir.BufferID
 }
 
-// host returns the host of a launch, which knows the integers: the sizes of
-// workspaces and of the launch depend on them. The lock of c must be held.
+// host returns the host of a launch, which knows its integers. The lock must be
+// held.
 func (c *compiled) host(call *Call) (*host, error) {
 	b, err := c.s.Fusion().Bind(valuesOf(call.Inputs))
 	if err != nil {
@@ -135,12 +166,8 @@ func (c *compiled) host(call *Call) (*host, error) {
 	return h, nil
 }
 
-func (h *host) input(v core.ValID) *Input {
-	if i := slices.Index(h.s.Fusion().Inputs(), v); i >= 0 {
-		return &h.call.Inputs[i]
-	}
-	return nil
-}
+// input returns the place of v among the inputs, or -1.
+func (h *host) input(v core.ValID) int { return slices.Index(h.s.Fusion().Inputs(), v) }
 
 func (h *host) number(a kir.Argument) (scalar.Value, error) {
 	integer := func(n int64) scalar.Value { return scalar.Value{Type: dtype.Int, I: n} }
@@ -153,7 +180,7 @@ func (h *host) number(a kir.Argument) (scalar.Value, error) {
 		return scalar.Value{Type: dtype.Index, I: h.integers[uint32(a.Symbol)]}, nil
 	}
 	if a.Host.Tensor != core.NoVal {
-		x := h.input(a.Host.Tensor)
+		x := &h.call.Inputs[h.input(a.Host.Tensor)]
 		return core.ConvertScalar(a.DType, element(x.DType, unsafe.Slice((*byte)(x.Data), x.DType.Size()))), nil
 	}
 	v, err := h.b.Value(a.Host.Scalar)
@@ -168,7 +195,7 @@ func (h *host) integer(v kir.HostValue) (int64, error) {
 		return h.b.Int(v.Scalar)
 	}
 	alloc, _ := h.s.Allocation(v.Tensor)
-	x := h.input(v.Tensor)
+	x := &h.call.Inputs[h.input(v.Tensor)]
 	if core.NumElements(x.Sizes) == 0 {
 		return 0, nil
 	}

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"slices"
 
 	"nvfuser_go/core"
@@ -27,6 +28,26 @@ func (o *OutputDescription) NumBytes() int64 {
 		n += (size - 1) * o.Strides[d]
 	}
 	return n * int64(o.DType.Size())
+}
+
+// order returns the dimensions from the outermost in memory to the innermost;
+// those that have no place of their own stay where they are among the others.
+func (o *OutputDescription) order() []int {
+	var moving []int
+	for d, s := range o.Strides {
+		if s != 0 && o.Sizes[d] != 1 {
+			moving = append(moving, d)
+		}
+	}
+	slices.SortStableFunc(moving, func(a, b int) int { return cmp.Compare(o.Strides[b], o.Strides[a]) })
+	order := make([]int, len(o.Sizes))
+	for d, k := 0, 0; d < len(order); d++ {
+		if order[d] = d; o.Strides[d] != 0 && o.Sizes[d] != 1 {
+			order[d] = moving[k]
+			k++
+		}
+	}
+	return order
 }
 
 // describeOutputs returns the descriptions of the outputs of f.

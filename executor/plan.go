@@ -49,7 +49,7 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 		return nil, err
 	}
 	if o.Simulate {
-		return e.simulate(b, inputs, nil)
+		return e.simulation(b, inputs, o.Candidate)
 	}
 	outputs, err := describeOutputs(e.f, b, inputs)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *cpuStep) build(apart bool) (*cpu.Program, error) {
 
 func (s *cpuStep) run(c *Call) error {
 	p := s.program
-	if s.sharesMemory(c.Inputs) {
+	if sharesMemory(s.outputs, c.Inputs, -1) {
 		s.once.Do(func() { s.careful, s.err = s.build(false) })
 		if s.err != nil {
 			return s.err
@@ -134,15 +134,15 @@ func (s *cpuStep) run(c *Call) error {
 }
 
 // sharesMemory reports whether an input that receives an output overlaps
-// another input.
-func (s *cpuStep) sharesMemory(inputs []Input) bool {
-	for _, o := range s.outputs {
+// another input, or the given one if that is not negative.
+func sharesMemory(outputs []OutputDescription, inputs []Input, other int) bool {
+	for _, o := range outputs {
 		if o.Alias < 0 {
 			continue
 		}
 		from, to := inputs[o.Alias].extent()
 		for i := range inputs {
-			if i == o.Alias || !inputs[i].Tensor {
+			if i == o.Alias || other >= 0 && i != other || !inputs[i].Tensor {
 				continue
 			}
 			if a, b := inputs[i].extent(); a < to && from < b {

@@ -14,16 +14,42 @@ import (
 	"nvfuser_go/executor/cpu"
 )
 
-// A simulateStep computes the whole fusion by a kernel that is simulated, for a
-// device of compute capability 9.0.
+// A simulateStep computes all outputs: those of a task by a kernel that is
+// simulated, for a device of compute capability 9.0, the others by copies.
 type simulateStep struct {
-	*compiled
-	empty bool // no output has elements
+	*compiled // nil: there is nothing to compute
+	outputs   []OutputDescription
+	copies    []outputCopy
 }
+
+// An outputCopy is an output that holds the elements of an input, as they were
+// before the run, or of another output. The other is -1.
+type outputCopy struct{ input, output, to int }
 
 // slowdown is about how many times longer than on the CPU a simulated operation
 // takes: it checks every access.
 const slowdown = 64
+
+// simulation returns a plan that simulates the fusion by the given one of the
+// schedules that there are for it, counted around. The outputs lie in memory as
+// on the CPU.
+func (e *Executor) simulation(b *core.Binding, inputs []Input, candidate int) (*Plan, error) {
+	outputs, err := describeOutputs(e.f, b, inputs)
+	if err != nil {
+		return nil, err
+	}
+	t, err := newTask(e.f, inputs, b, outputs)
+	if err != nil {
+		return nil, err
+	}
+	var c *compiled
+	if t != nil {
+		if c, err = t.compile(outputs, candidate); err != nil {
+			return nil, err
+		}
+	}
+	return e.simulated(b, inputs, outputs, c)
+}
 
 // PlanScheduled returns a plan that computes the fusion by s, a schedule of it,
 // in the simulator. It is not kept.
@@ -35,114 +61,212 @@ func (e *Executor) PlanScheduled(inputs []Input, s *schedule.Scheduled) (p *Plan
 		if err != nil {
 			return err
 		}
-		p, err = e.simulate(b, inputs, s.Clone())
+		outputs, err := describeOutputs(e.f, b, inputs)
+		if err != nil {
+			return err
+		}
+		t := &task{f: e.f, b: b}
+		for k := range e.f.Outputs() {
+			t.outputs = append(t.outputs, k)
+		}
+		c, err := t.compileScheduled(outputs, s)
+		if err != nil {
+			return err
+		}
+		p, err = e.simulated(b, inputs, outputs, c)
 		return err
 	})
 	return p, err
 }
 
-// simulate returns a plan that simulates s, or if that is nil, the schedule of
-// the first scheduler that takes the fusion. The outputs lie in memory as on the
-// CPU.
-func (e *Executor) simulate(b *core.Binding, inputs []Input, s *schedule.Scheduled) (*Plan, error) {
-	outputs, err := describeOutputs(e.f, b, inputs)
-	if err != nil {
-		return nil, err
-	}
-	c, err := e.compile(b, outputs, s)
-	if err != nil {
-		return nil, err
-	}
+// simulated returns the plan that computes outputs by c, and by copies of inputs
+// and other outputs.
+func (e *Executor) simulated(b *core.Binding, inputs []Input, outputs []OutputDescription, c *compiled) (*Plan, error) {
 	work, err := workOf(e.f, b)
 	if err != nil {
 		return nil, err
 	}
-	step := &simulateStep{compiled: c, empty: true}
-	for _, o := range outputs {
-		step.empty = step.empty && core.NumElements(o.Sizes) == 0
+	step := &simulateStep{outputs: outputs}
+	if slices.ContainsFunc(outputs, func(o OutputDescription) bool { return core.NumElements(o.Sizes) > 0 }) {
+		step.compiled = c
 	}
-	isRandom := slices.ContainsFunc(c.kernel.Arguments, func(a kir.Argument) bool { return a.Kind == kir.RandomSeed })
+	first := map[core.ValID]int{}
+	for k, o := range e.f.Outputs() {
+		from, isInput := slices.Index(e.f.Inputs(), o.Val), e.f.Val(o.Val).Input
+		earlier, isRepeated := first[o.Val]
+		switch {
+		case outputs[k].SameAs >= 0 || isInput && from == outputs[k].Alias:
+		case isInput:
+			step.copies = append(step.copies, outputCopy{from, -1, k})
+		case isRepeated:
+			step.copies = append(step.copies, outputCopy{-1, earlier, k})
+		default:
+			first[o.Val] = k
+		}
+	}
+	isRandom := c != nil && slices.ContainsFunc(c.kernel.Arguments, func(a kir.Argument) bool { return a.Kind == kir.RandomSeed })
 	p := &Plan{Steps: []Step{step}, Outputs: outputs, NeedsRandom: isRandom,
 		Work: min(work, math.MaxInt64/slowdown) * slowdown, e: e, inputs: described(inputs)}
-	p.once.Do(func() { p.kernel = c })
+	p.once.Do(func() {
+		if p.kernel = c; c == nil {
+			p.failed = noKernel()
+		}
+	})
 	return p, nil
 }
 
-func (s *simulateStep) run(c *Call) error {
-	if s.empty {
-		return nil
+func (s *simulateStep) run(call *Call) error {
+	r := &simulation{step: s, call: call}
+	saved := make([]strided, len(s.copies))
+	for i, c := range s.copies {
+		if c.input >= 0 {
+			saved[i] = r.input(c.input).clone()
+		}
 	}
+	if s.compiled != nil {
+		if err := r.compute(); err != nil {
+			return err
+		}
+	}
+	for i, c := range s.copies {
+		if c.output >= 0 {
+			saved[i] = r.output(c.output).clone()
+		}
+	}
+	for i, c := range s.copies {
+		r.output(c.to).copyFrom(saved[i])
+	}
+	return nil
+}
+
+// A simulation is one run of a step.
+type simulation struct {
+	step *simulateStep
+	call *Call
+	host *host
+
+	inputs  map[int]*sim.Memory
+	outputs []kir.BufferID // that the kernel must fill
+	own     []ownMemory
+}
+
+// An ownMemory holds an output that is copied to where it belongs after the
+// kernel: to an input, or to memory that has elements where the kernel knows of
+// repetitions.
+type ownMemory struct {
+	to     int
+	memory strided
+}
+
+// compute runs the kernel.
+func (r *simulation) compute() error {
+	s := r.step
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	arguments, outputs, err := s.arguments(c)
+	arguments, err := r.arguments()
 	if err != nil {
 		return err
 	}
-	report, err := sim.Run(s.kernel, arguments, sim.Options{Outputs: outputs, Stop: func() bool { return c.Stop != nil && c.Stop.Load() }})
+	report, err := sim.Run(s.kernel, arguments, sim.Options{Outputs: r.outputs, Stop: r.stop})
 	if errors.Is(err, sim.ErrStopped) {
 		return cpu.ErrInterrupted
 	}
 	if err == nil {
 		err = report.Err()
-		if c.Counters != nil {
-			*c.Counters = report.Counters
+		if r.call.Counters != nil {
+			*r.call.Counters = report.Counters
 		}
 	}
 	if err != nil {
 		return &Bug{What: fmt.Sprintf("the simulator reports\n%v\nin\n%v", err, s.kernel)}
 	}
+	for _, m := range r.own {
+		r.output(m.to).copyFrom(m.memory)
+	}
 	return nil
 }
 
-// arguments returns those of the kernel, and the buffers of outputs.
-func (s *simulateStep) arguments(c *Call) ([]sim.Argument, []kir.BufferID, error) {
-	h, err := s.host(c)
+func (r *simulation) stop() bool { return r.call.Stop != nil && r.call.Stop.Load() }
+
+// arguments returns those of the kernel.
+func (r *simulation) arguments() ([]sim.Argument, error) {
+	h, err := r.step.host(r.call)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	arguments := make([]sim.Argument, len(s.kernel.Arguments))
-	for i, a := range s.kernel.Arguments {
-		if a.Kind == kir.Pointer {
-			continue
-		}
-		if arguments[i].Number, err = h.number(a); err != nil {
-			return nil, nil, err
-		}
-	}
-	for i, a := range s.kernel.Arguments {
+	r.host, r.inputs = h, map[int]*sim.Memory{}
+	all := h.kernel.Arguments
+	arguments := make([]sim.Argument, len(all))
+	for i, a := range all {
 		if a.Kind != kir.Pointer {
-			continue
+			arguments[i].Number, err = h.number(a)
+		} else {
+			arguments[i].Memory, err = r.memory(a)
 		}
-		if arguments[i].Memory, err = h.memory(a); err != nil {
-			return nil, nil, err
+		if err != nil {
+			return nil, err
 		}
 	}
-	return arguments, h.outputs, nil
+	return arguments, nil
 }
 
-func (h *host) memory(a kir.Argument) (*sim.Memory, error) {
-	k, v := h.kernel, a.Host.Tensor
-	buffer := &k.Buffers[a.Buffer]
+// memory returns what a pointer argument points to.
+func (r *simulation) memory(a kir.Argument) (*sim.Memory, error) {
+	h, v := r.host, a.Host.Tensor
+	buffer := &h.kernel.Buffers[a.Buffer]
 	n, err := h.size(buffer.Size)
 	if err != nil {
 		return nil, err
 	}
 	bytes := max(n, 0) * int64(buffer.DType.Size())
-	if x := h.input(v); x != nil {
-		if core.NumElements(x.Sizes) == 0 { // one that is expanded to none has some in the kernel
-			return &sim.Memory{Data: make([]byte, bytes)}, nil
-		}
-		from, to := x.extent()
-		return &sim.Memory{Data: unsafe.Slice((*byte)(x.Data), to-from)}, nil
+	if i := h.input(v); i >= 0 {
+		return r.inputMemory(i, bytes), nil
 	}
-	for i, o := range h.s.Fusion().Outputs() {
-		if o.Val == v {
-			h.outputs = append(h.outputs, a.Buffer)
-			if sizes, err := h.b.Shape(v); err != nil || core.NumElements(sizes) == 0 {
-				return &sim.Memory{Data: make([]byte, bytes), Undefined: true}, err
-			}
-			return &sim.Memory{Data: unsafe.Slice((*byte)(h.call.Outputs[i]), bytes), Undefined: true}, nil
+	for k, o := range h.s.Fusion().Outputs() {
+		if o.Val != v {
+			continue
 		}
+		r.outputs = append(r.outputs, a.Buffer)
+		at := h.task.outputs[k]
+		switch d := &r.step.outputs[at]; {
+		case core.NumElements(d.Sizes) == 0:
+			return &sim.Memory{Data: make([]byte, bytes), Undefined: true}, nil
+		case o.Alias != core.NoVal:
+			return r.inputMemory(d.Alias, bytes), nil
+		case d.Alias >= 0 || !slices.Equal(d.Strides, r.writtenStrides(k)):
+			m := make([]byte, bytes)
+			r.own = append(r.own, ownMemory{at, strided{unsafe.Pointer(unsafe.SliceData(m)), d.Sizes, r.writtenStrides(k), d.DType.Size()}})
+			return &sim.Memory{Data: m, Undefined: true}, nil
+		}
+		return &sim.Memory{Data: unsafe.Slice((*byte)(r.call.Outputs[at]), bytes), Undefined: true}, nil
 	}
 	return &sim.Memory{Data: make([]byte, bytes), Undefined: !buffer.Zeroed}, nil
+}
+
+// writtenStrides returns those of output k of the task as the kernel writes it,
+// which is not to the memory of an input.
+func (r *simulation) writtenStrides(k int) []int64 {
+	d := &r.step.outputs[r.step.task.outputs[k]]
+	return denseStrides(r.step.f, r.step.f.Outputs()[k].Val, d.Sizes, d.order())
+}
+
+// inputMemory returns that of input i: a copy if the kernel writes to memory of
+// another input that it shares.
+func (r *simulation) inputMemory(i int, bytes int64) *sim.Memory {
+	if m := r.inputs[i]; m != nil {
+		return m
+	}
+	x, m := &r.call.Inputs[i], &sim.Memory{}
+	if core.NumElements(x.Sizes) == 0 { // one that is expanded to none has some in the kernel
+		m.Data = make([]byte, bytes)
+	} else {
+		from, to := x.extent()
+		m.Data = unsafe.Slice((*byte)(x.Data), to-from)
+		isWritten := slices.ContainsFunc(r.step.outputs, func(o OutputDescription) bool { return o.Alias == i })
+		if !isWritten && sharesMemory(r.step.outputs, r.call.Inputs, i) {
+			m.Data = slices.Clone(m.Data)
+		}
+	}
+	r.inputs[i] = m
+	return m
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/fusionfuzz"
 	"nvfuser_go/executor"
 	"nvfuser_go/schedulers/pointwise"
@@ -148,6 +149,61 @@ output %2
 	}
 }
 
+// TestSimulatePrograms runs what a schedule alone does not compute.
+func TestSimulatePrograms(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		build func(p *program)
+		sizes [][]int64
+	}{
+		{"inputs among the outputs", func(p *program) {
+			x := p.tensor(-1, -1)
+			p.output(x)
+			p.output(p.call("neg", x))
+			p.output(x)
+		}, square[:1]},
+		{"inputs alone", func(p *program) {
+			p.output(p.tensor(-1))
+			p.output(p.tensor(-1, -1))
+		}, [][]int64{{3}, {4, 5}}},
+		{"an output without elements among others", func(p *program) {
+			x := p.tensor(-1, -1)
+			p.output(p.call("exp", x))
+			p.output(p.call("sum", x, 0))
+		}, [][]int64{{0, 70}}},
+		{"outputs without elements alone", func(p *program) {
+			x := p.tensor(-1, -1)
+			p.output(p.call("exp", x))
+			p.output(p.call("set", x))
+		}, [][]int64{{0, 70}}},
+		{"a size that turns out to be 1", func(p *program) {
+			x, y := p.tensor(-1, -1), p.tensor(-1, -1)
+			p.output(p.call("add", p.call("expand", x, p.calls("shape", y)), y))
+		}, [][]int64{{1, 70}, {33, 70}}},
+		{"a size that does not turn out to be 1", func(p *program) {
+			x, y := p.tensor(-1, -1), p.tensor(-1, -1)
+			p.output(p.call("expand", x, p.calls("shape", y)))
+		}, [][]int64{{33, 70}, {33, 70}}},
+		{"an expanded output in memory of its own", func(p *program) {
+			x, y := p.tensor(-1, -1), p.tensor(-1, -1)
+			p.output(p.call("expand", x, p.calls("shape", y)))
+		}, [][]int64{{1, 70}, {33, 70}}},
+		{"a reshape by sizes of another tensor", func(p *program) {
+			x, y := p.tensor(-1, -1), p.tensor(-1, -1, -1)
+			p.output(p.call("neg", p.call("reshape", x, p.calls("shape", y))))
+		}, [][]int64{{6, 20}, {4, 3, 10}}},
+		{"numbers alone", func(p *program) {
+			p.output(p.call("mul", p.call("full", []int{3, 5}, 2.0, dtype.Float), p.call("iota", 5, 1, 1, dtype.Float)))
+		}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ok, err := checkSimulated(t, newCase(t, test.build, test.sizes...))
+			require.NoError(t, err)
+			require.True(t, ok)
+		})
+	}
+}
+
 // TestSimulateRandom schedules random fusions; what is accepted agrees with the
 // evaluator, and what is refused says why.
 func TestSimulateRandom(t *testing.T) {
@@ -172,6 +228,7 @@ func TestSimulateRandom(t *testing.T) {
 		}
 	}
 	t.Log(rules)
+	require.Greater(t, rules["right"], 500)
 }
 
 // TestSimulateParams runs schedules of other parameters than those that are
@@ -221,4 +278,18 @@ output %2
 			require.Empty(t, c.Check(want, got))
 		})
 	}
+}
+
+// TestSimulateAliases runs the programs of TestAliases that a scheduler takes.
+func TestSimulateAliases(t *testing.T) {
+	var taken []string
+	for _, test := range aliasPrograms {
+		t.Run(test.name, func(t *testing.T) {
+			ok, _ := checkSimulated(t, newCase(t, test.build, test.sizes...))
+			if ok {
+				taken = append(taken, test.name)
+			}
+		})
+	}
+	t.Log(taken)
 }

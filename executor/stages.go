@@ -47,7 +47,7 @@ var stages = []Stage{
 	{Name: "fusion_ir_original", Does: "the canonical text of the fusion, as it was defined", show: ofFusion((*core.Fusion).String)},
 	{Name: "fusion_ir_math", Does: "inputs, outputs and operations with their axes, for reading",
 		show: ofFusion(func(f *core.Fusion) string { return f.Math(true) })},
-	{Name: "fusion_ir_concretized", Does: "the fusion when its sizes are known; today as it was defined", show: ofFusion((*core.Fusion).String)},
+	{Name: "fusion_ir_concretized", Does: "the fusion that is scheduled for the inputs; as it was defined without them", show: showConcretized},
 	{Name: "fusion_ir_preseg", Does: "the fusion after the passes over it; today as it was defined", show: ofFusion((*core.Fusion).String)},
 	{Name: "fusion_ir_presched", Does: "the segment that is scheduled; today the whole fusion", show: ofFusion((*core.Fusion).String)},
 	{Name: "fusion_args", Does: "types, sizes, strides and devices of the inputs", needs: theInputs, show: showInputs},
@@ -93,6 +93,13 @@ func ofSource(text func(cuda.Source) string) func(*Inspection, []string) (string
 	}
 }
 
+func showConcretized(x *Inspection, _ []string) (string, error) {
+	if x.c != nil && x.c.task != nil {
+		return x.c.task.f.String(), nil
+	}
+	return x.f.String(), nil
+}
+
 func showInputs(x *Inspection, _ []string) (string, error) {
 	var b strings.Builder
 	for i := range x.inputs {
@@ -116,10 +123,13 @@ func showChoice(x *Inspection, _ []string) (string, error) {
 	}
 	for i, p := range x.c.candidates {
 		if i == 0 {
-			fmt.Fprintf(&b, "%s takes it\n  chosen: %v\n", x.c.scheduler, p)
-		} else {
-			fmt.Fprintf(&b, "  other: %v\n", p)
+			fmt.Fprintf(&b, "%s takes it\n", x.c.scheduler)
 		}
+		role := "other"
+		if i == x.c.taken {
+			role = "chosen"
+		}
+		fmt.Fprintf(&b, "  %s: %v\n", role, p)
 	}
 	if x.c.scheduler == "" && x.c.s != nil {
 		b.WriteString("scheduled by hand\n")
@@ -131,7 +141,7 @@ func showParams(x *Inspection, _ []string) (string, error) {
 	if len(x.c.candidates) == 0 {
 		return "scheduled by hand\n", nil
 	}
-	return x.c.candidates[0].String() + "\n", nil
+	return x.c.candidates[x.c.taken].String() + "\n", nil
 }
 
 func showSchedule(x *Inspection, arguments []string) (string, error) {

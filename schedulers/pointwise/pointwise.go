@@ -38,9 +38,7 @@ const name = "pointwise"
 func (Scheduler) Name() string { return name }
 
 func (Scheduler) Accept(f *core.Fusion, _ *core.Binding, _ scheduler.Device) []core.Refusal {
-	refusals := scheduler.CheckClasses(f, name, func(c core.Class) bool {
-		return c == core.Elementwise || c == core.View || c == core.Factory || c == core.Random
-	})
+	refusals := scheduler.CheckClasses(f, name, scheduler.Maps)
 	if len(refusals) > 0 {
 		return refusals
 	}

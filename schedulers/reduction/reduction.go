@@ -43,9 +43,7 @@ const name = "reduction"
 func (Scheduler) Name() string { return name }
 
 func (Scheduler) Accept(f *core.Fusion, _ *core.Binding, _ scheduler.Device) []core.Refusal {
-	refusals := scheduler.CheckClasses(f, name, func(c core.Class) bool {
-		return c == core.Elementwise || c == core.View || c == core.Factory || c == core.Random || c == core.Reduction
-	})
+	refusals := scheduler.CheckClasses(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction })
 	if len(refusals) > 0 {
 		return refusals
 	}

@@ -65,11 +65,8 @@ func Refuse(f *core.Fusion, by, rule string, v core.ValID, format string, args .
 func CheckSegment(f *core.Fusion, by string) []core.Refusal {
 	var refusals []core.Refusal
 	for _, o := range f.Outputs() {
-		switch {
-		case f.Val(o.Val).Input:
+		if f.Val(o.Val).Input {
 			refusals = append(refusals, Refuse(f, by, "output", o.Val, "%s is an input and an output, which needs no kernel", f.Name(o.Val)))
-		case o.Alias != core.NoVal:
-			refusals = append(refusals, Refuse(f, by, "alias", o.Val, "%s is written to the memory of input %s", f.Name(o.Val), f.Name(o.Alias)))
 		}
 	}
 	for _, id := range f.Order() {
@@ -82,6 +79,16 @@ func CheckSegment(f *core.Fusion, by string) []core.Refusal {
 		}
 	}
 	return refusals
+}
+
+// Maps reports whether each element of the results of an operation of class c
+// comes from a fixed number of elements of the operands.
+func Maps(c core.Class) bool {
+	switch c {
+	case core.Elementwise, core.View, core.Resize, core.Gather, core.Factory, core.Random:
+		return true
+	}
+	return false
 }
 
 // CheckClasses returns a refusal for the first operation of f that is not of one
