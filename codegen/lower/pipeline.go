@@ -98,9 +98,6 @@ func (a *Analysis) pipelinedLoop(v core.ValID) (core.AxisID, error) {
 	if found == core.NoAxis {
 		return found, a.refuse("circular buffer", v, "%s has a circular buffer and is not computed inside a loop of its readers whose iterations one thread runs: inline it into the loop over its tiles", name)
 	}
-	if p := a.m.Parallel(found); p != schedule.Serial {
-		return found, a.refuse("circular buffer", v, "%s has a circular buffer and the loop over its tiles is %v, not serial", name, p)
-	}
 	source := a.f.TensorArgs(a.f.Expr(id))[0]
 	if d := a.f.Val(source).Def; d != core.NoExpr && slices.Contains(a.m.Nest(d), found) {
 		return found, a.refuse("circular buffer", v, "%s has a circular buffer and the loop over its tiles computes %s, which it copies: a tile would be read before it is there", name, a.f.Name(source))

@@ -118,22 +118,37 @@ func sameThreads(before, after kir.Block) string {
 }
 
 // registersAlone returns why b may be executed for no element: it touches the
-// memory of its thread only, so that what it computes is thrown away.
+// memory of its thread only, so that what it computes is thrown away, or reads
+// shared memory that copies fill with zeros there, which add nothing.
 func registersAlone(k *kir.Kernel, b kir.Block) string {
-	alone := true
+	alone, zeros := true, zeroFilled(k)
 	eachStatement(b, func(s kir.Statement) {
 		switch s.(type) {
 		case kir.Declare, kir.Assign, *kir.For, *kir.If, kir.Hoist, kir.Let:
 		default:
 			alone = false
 		}
-		eachBuffer(k, s, func(id kir.BufferID, _ bool) { alone = alone && k.Buffers[id].Space == kir.Local })
+		eachBuffer(k, s, func(id kir.BufferID, isWrite bool) {
+			alone = alone && (k.Buffers[id].Space == kir.Local || !isWrite && zeros[id])
+		})
 		eachValue(k, s, func(v *kir.Value) { alone = alone && v.Kind != kir.Shuffle })
 	})
 	if alone {
 		return "conditions around registers alone"
 	}
 	return ""
+}
+
+// zeroFilled returns the buffers that asynchronous copies write zeros to where
+// they read nothing.
+func zeroFilled(k *kir.Kernel) map[kir.BufferID]bool {
+	zeros := map[kir.BufferID]bool{}
+	eachStatement(k.Body, func(s kir.Statement) {
+		if x, ok := s.(kir.AsyncCopy); ok && x.Guard != scalar.None {
+			zeros[x.Dst.Buffer] = true
+		}
+	})
+	return zeros
 }
 
 // touches reports whether a statement, or one inside it, reads or writes a

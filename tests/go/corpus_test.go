@@ -197,7 +197,7 @@ func (c *corpus) expectations(t *testing.T) {
 }
 
 // missingFeatures are those that no kernel has yet.
-var missingFeatures = map[string]bool{"atomic": true, "pipeline": true}
+var missingFeatures = map[string]bool{"atomic": true}
 
 // A uniqueKernel is a kernel and its names in texts.
 type uniqueKernel struct {
