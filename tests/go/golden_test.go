@@ -2,11 +2,13 @@ package tests
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"nvfuser_go/codegen/cuda"
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/fusionfuzz"
@@ -40,6 +42,25 @@ func TestGoldenError(t *testing.T) {
 		_, err := core.Parse(in)
 		require.Error(t, err)
 		return err.Error()
+	})
+}
+
+// TestGoldenCUDA compares the text of the first kernel of an entry of the corpus.
+func TestGoldenCUDA(t *testing.T) {
+	golden.Run(t, "testdata/cuda/*.txtar", "entry", func(t *testing.T, in, section string) string {
+		entries, err := readEntries(filepath.Join("testdata/corpus", strings.TrimSpace(in)+".txtar"))
+		require.NoError(t, err)
+		subjects, err := entries[0].subjects()
+		require.NoError(t, err)
+		for _, arch := range architectures {
+			if arch.name == section {
+				text, err := cuda.Print(subjects[0].Kernel, cuda.Options{Arch: arch.sm})
+				require.NoError(t, err)
+				return text.Text
+			}
+		}
+		t.Fatalf("there is no architecture %q", section)
+		return ""
 	})
 }
 
