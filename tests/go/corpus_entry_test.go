@@ -32,8 +32,11 @@ import (
 //	          "$0 2.5" for each scalar; "seed 7"
 //	schedule  a schedule by hand, a [schedule.Script], any number of times. Without
 //	          one the schedulers choose, and every candidate is a kernel
+//	options   words: "int64" keeps the sizes of the launch from lowering, which then
+//	          has to allow for any; "unpromised" also what divides them
 //	expect    words that say what some kernel of the entry has: see featureNames.
-//	          "spills" says that its kernels may take memory for registers,
+//	          "conflicts=4" is the largest number of words that a request needs
+//	          from one bank of shared memory; "spills" says that its kernels may take memory for registers,
 //	          "stack" that they have arrays in memory, as functions of double
 //	          precision have
 type entry struct {
@@ -41,6 +44,7 @@ type entry struct {
 	fusion      *core.Fusion
 	inputs      []inputs
 	schedules   []string
+	options     []string
 	expect      []string
 }
 
@@ -105,6 +109,8 @@ func parseEntry(name string, archive *txtar.Archive) (*entry, error) {
 			given = append(given, text)
 		case "schedule":
 			e.schedules = append(e.schedules, text)
+		case "options":
+			e.options = append(e.options, strings.Fields(text)...)
 		case "expect":
 			e.expect = append(e.expect, strings.Fields(text)...)
 		default:
@@ -286,9 +292,9 @@ func (e *entry) scheduled(in *inputs) (all []*schedule.Scheduled, choices []stri
 	return all, choices, nil
 }
 
-// lower makes the kernel of s, which is verified before and after every pass.
-// The host promises what it could check: that sizes and strides which are not 0
-// stay so, and which powers of two divide them.
+// lower makes the kernel of s. Both are verified, the kernel after every pass
+// that leaves it complete. The host promises what it could check: that sizes and
+// strides which are not 0 stay so, and which powers of two divide them.
 func (x *subject) lower(s *schedule.Scheduled) error {
 	if err := s.Verify(); err != nil {
 		return err
@@ -297,22 +303,30 @@ func (x *subject) lower(s *schedule.Scheduled) error {
 	if err != nil {
 		return err
 	}
-	promise := func(h kir.HostValue) scalar.Facts {
-		n, ok := given(h)
-		if !ok || n <= 0 {
-			return scalar.Unknown()
+	o := lower.Options{Alignment: func(core.ValID) int { return 16 }, Cooperative: true, After: func(p lower.Pass, k *kir.Kernel) error {
+		if !p.Complete {
+			return nil
 		}
-		return scalar.Facts{Lo: 1, Hi: 1 << 62, Divisor: 1 << min(bits.TrailingZeros64(uint64(n)), 4)}
+		return k.Verify()
+	}}
+	if !slices.Contains(x.entry.options, "unpromised") {
+		o.Promise = func(h kir.HostValue) scalar.Facts {
+			n, ok := given(h)
+			if !ok || n <= 0 {
+				return scalar.Unknown()
+			}
+			return scalar.Facts{Lo: 1, Hi: 1 << 62, Divisor: 1 << min(bits.TrailingZeros64(uint64(n)), 4)}
+		}
 	}
-	k, err := lower.Lower(s, lower.Options{Promise: promise, Alignment: func(core.ValID) int { return 16 }, Cooperative: true})
+	if !slices.Contains(x.entry.options, "int64") {
+		o.Value = given
+	}
+	k, err := lower.Lower(s, o)
 	if err != nil {
 		return err
 	}
 	x.Trial = trial.Trial{Scheduled: s, Kernel: k, Inputs: x.inputs.values, Random: randomState}
-	if err := k.Verify(); err != nil {
-		return err
-	}
-	return k.CheckLimits(kir.Hopper)
+	return errors.Join(k.Verify(), k.CheckLimits(kir.Hopper))
 }
 
 // runScript makes the calls of a section "schedule".

@@ -38,7 +38,10 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 		switch s := s.(type) {
 		case kir.Barrier:
 			emit("without "+text, sameThreads(b[:i], b[i+1:]), with())
-		case kir.AsyncWait, kir.AsyncCommit, kir.Fence:
+		case kir.AsyncWait:
+			emit("without "+text, "", with())
+			emit("one group more pending at "+text, "", with(kir.AsyncWait{Pending: s.Pending + 1}))
+		case kir.AsyncCommit, kir.Fence:
 			emit("without "+text, "", with())
 		case kir.Assign:
 			if k.Values[s.Value].Kind == kir.Constant {
@@ -57,9 +60,13 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 			})
 		case *kir.If:
 			if len(s.Then) > 0 {
-				emit("always "+text, registersAlone(k, s.Then), with(s.Then...))
+				needless := idle(k, s.Then, s.Cond)
+				if ownElements(b[:i], s.Then) {
+					needless = "conditions around stores of a thread to its own element"
+				}
+				emit("always "+text, needless, with(s.Then...))
 			} else {
-				emit("never "+text, registersAlone(k, s.Else), with(s.Else...))
+				emit("never "+text, "", with(s.Else...))
 			}
 			mutated(k, s.Then, func(what, needless string, then kir.Block) {
 				emit(what, needless, with(&kir.If{Cond: s.Cond, Then: then, Else: s.Else}))
@@ -75,6 +82,9 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 // not needed: the first of them to touch its buffer overwrites it, or does so for
 // all elements that exist.
 func deadStore(k *kir.Kernel, s kir.Assign, b kir.Block) string {
+	if meanOfNothing(k, b) {
+		return "means of no elements, which their count of 0 takes from the results"
+	}
 	for _, next := range b {
 		reads, writes := touches(k, next, s.Dst.Buffer)
 		if !reads && !writes {
@@ -90,7 +100,7 @@ func deadStore(k *kir.Kernel, s kir.Assign, b kir.Block) string {
 				return "initial values that are overwritten at once"
 			}
 		case *kir.If:
-			if !reads && len(next.Else) == 0 && registersAlone(k, next.Then) != "" && slices.ContainsFunc(next.Then, overwrites) {
+			if !reads && len(next.Else) == 0 && idle(k, next.Then, next.Cond) != "" && slices.ContainsFunc(next.Then, overwrites) {
 				return "initial values of elements that do not exist"
 			}
 		}
@@ -117,38 +127,106 @@ func sameThreads(before, after kir.Block) string {
 	return ""
 }
 
-// registersAlone returns why b may be executed for no element: it touches the
-// memory of its thread only, so that what it computes is thrown away, or reads
-// shared memory that copies fill with zeros there, which add nothing.
-func registersAlone(k *kir.Kernel, b kir.Block) string {
-	alone, zeros := true, zeroFilled(k)
-	eachStatement(b, func(s kir.Statement) {
-		switch s.(type) {
-		case kir.Declare, kir.Assign, *kir.For, *kir.If, kir.Hoist, kir.Let:
-		default:
-			alone = false
-		}
-		eachBuffer(k, s, func(id kir.BufferID, isWrite bool) {
-			alone = alone && (k.Buffers[id].Space == kir.Local || !isWrite && zeros[id])
-		})
-		eachValue(k, s, func(v *kir.Value) { alone = alone && v.Kind != kir.Shuffle })
-	})
-	if alone {
-		return "conditions around registers alone"
+// meanOfNothing reports whether the two statements after one that stores a
+// number store 0 as well, the second an integer: Welford's mean, sum of squares
+// and count start so.
+func meanOfNothing(k *kir.Kernel, b kir.Block) bool {
+	if len(b) < 2 {
+		return false
 	}
-	return ""
+	for i := range 2 {
+		s, ok := b[i].(kir.Assign)
+		if !ok || k.Values[s.Value].Kind != kir.Constant || k.Values[s.Value].DType.IsInt() != (i == 1) {
+			return false
+		}
+	}
+	return true
 }
 
-// zeroFilled returns the buffers that asynchronous copies write zeros to where
-// they read nothing.
-func zeroFilled(k *kir.Kernel) map[kir.BufferID]bool {
-	zeros := map[kir.BufferID]bool{}
-	eachStatement(k.Body, func(s kir.Statement) {
-		if x, ok := s.(kir.AsyncCopy); ok && x.Guard != scalar.None {
-			zeros[x.Dst.Buffer] = true
+// idle returns why the statements of b may be executed where a condition does
+// not hold: what they compute there stays in registers and is thrown away, or a
+// condition inside implies it.
+func idle(k *kir.Kernel, b kir.Block, condition scalar.ID) string {
+	t, inner := k.Scalars.Clone(), false
+	var may func(b kir.Block) bool
+	may = func(b kir.Block) bool {
+		for _, s := range b {
+			switch s := s.(type) {
+			case *kir.For:
+				if !may(s.Body) {
+					return false
+				}
+			case *kir.If:
+				implied := implies(t, s.Cond, condition)
+				inner = inner || implied
+				if !implied && !may(s.Then) || !may(s.Else) {
+					return false
+				}
+			default:
+				if !staysInRegisters(k, s) {
+					return false
+				}
+			}
 		}
+		return true
+	}
+	switch {
+	case !may(b):
+		return ""
+	case inner:
+		return "conditions that one inside implies"
+	}
+	return "conditions around registers alone"
+}
+
+// ownElements reports whether b stores again where the same thread stored
+// before, which others do not touch.
+func ownElements(before, b kir.Block) bool {
+	for _, s := range b {
+		again, ok := s.(kir.Assign)
+		if !ok || !slices.ContainsFunc(before, func(s kir.Statement) bool {
+			first, ok := s.(kir.Assign)
+			return ok && first.Dst.Buffer == again.Dst.Buffer && first.Dst.Index == again.Dst.Index
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// staysInRegisters reports whether a statement writes nothing but registers, and
+// reads nothing but them and shared memory.
+func staysInRegisters(k *kir.Kernel, s kir.Statement) bool {
+	switch s.(type) {
+	case kir.Declare, kir.Assign, kir.Hoist, kir.Let:
+	default:
+		return false
+	}
+	stays := true
+	eachBuffer(k, s, func(id kir.BufferID, isWrite bool) {
+		space := k.Buffers[id].Space
+		stays = stays && (space == kir.Local || space == kir.Shared && !isWrite)
 	})
-	return zeros
+	eachValue(k, s, func(v *kir.Value) { stays = stays && v.Kind != kir.Shuffle })
+	return stays
+}
+
+// implies reports whether one comparison holds wherever another does, as far as
+// a constant difference tells.
+func implies(t *scalar.Table, holds, follows scalar.ID) bool {
+	if holds == follows {
+		return true
+	}
+	if t.Op(holds) == scalar.Select { // an and
+		args := t.Args(holds)
+		return t.And(args[0], args[1]) == holds && (implies(t, args[0], follows) || implies(t, args[1], follows))
+	}
+	if t.Op(holds) != scalar.Lt || t.Op(follows) != scalar.Lt {
+		return false
+	}
+	x, y := t.Args(holds), t.Args(follows)
+	n, ok := t.ConstInt(t.Sub(t.Sub(y[0], y[1]), t.Sub(x[0], x[1])))
+	return ok && n <= 0
 }
 
 // touches reports whether a statement, or one inside it, reads or writes a

@@ -170,6 +170,9 @@ func (c *corpus) expectations(t *testing.T) {
 				for word, ok := range features(x) {
 					has[word], all[word] = has[word] || ok, all[word] || ok
 				}
+				if made := c.costs[x]; made != nil {
+					has[fmt.Sprintf("conflicts=%d", made.counters.BankConflicts)] = true
+				}
 			}
 		}
 		for _, word := range e.expect {
