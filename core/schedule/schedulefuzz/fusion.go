@@ -20,13 +20,18 @@ type builder struct {
 	operations []string
 }
 
-var sizes = []int64{1, 2, 3, 4, 5, 6, 8, 12}
+var sizes = []int64{1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 33}
 
 const maxElements = 300 // of a tensor
 
 func (b *builder) chance(p float64) bool { return b.Float64() < p }
 
-func (b *builder) size() int64 { return sizes[b.IntN(len(sizes))] }
+func (b *builder) size() int64 {
+	if b.chance(0.005) {
+		return 0
+	}
+	return sizes[b.IntN(len(sizes))]
+}
 
 func (b *builder) shape(v core.ValID) []int64 {
 	out := []int64{}
@@ -37,18 +42,27 @@ func (b *builder) shape(v core.ValID) []int64 {
 	return out
 }
 
+// input adds an input: dense, or now and then permuted or with gaps.
 func (b *builder) input(shape []int64) core.ValID {
-	contiguity := make([]core.Tri, len(shape))
+	order := b.Perm(len(shape)) // outermost in memory first
+	if b.chance(0.8) {
+		slices.Sort(order)
+	}
+	gaps := b.chance(0.1)
 	in := fusionfuzz.Input{Array: core.NewArray(dtype.Int, shape), Strides: make([]int64, len(shape))}
 	step := int64(1)
-	for i := len(shape) - 1; i >= 0; i-- {
-		if shape[i] != 1 {
-			contiguity[i] = core.Yes
+	for _, dim := range slices.Backward(order) {
+		if gaps && b.chance(0.5) {
+			step += int64(b.IntN(3))
 		}
-		in.Strides[i] = step
-		step *= shape[i]
+		in.Strides[dim] = step
+		step *= max(shape[dim], 1)
 	}
-	v, err := b.f.DefineTensor(core.TensorDescription{Shape: shape, Contiguity: contiguity, DType: dtype.Int})
+	contiguity, strideOrder, err := core.DescribeStrides(shape, in.Strides)
+	if err != nil {
+		panic(err)
+	}
+	v, err := b.f.DefineTensor(core.TensorDescription{Shape: shape, Contiguity: contiguity, StrideOrder: strideOrder, DType: dtype.Int})
 	if err != nil {
 		panic(err)
 	}

@@ -33,7 +33,7 @@ func TestOneProgram(t *testing.T) {
 // The text of the fusion and the script are the program.
 func TestScriptIsProgram(t *testing.T) {
 	for _, set := range append(schedulefuzz.Sets(), schedulefuzz.Indexing()) {
-		for seed := range uint64(50) {
+		for seed := range uint64(20) {
 			p := schedulefuzz.New(schedulefuzz.Seeded(seed), set, schedulefuzz.All)
 			if p == nil {
 				continue

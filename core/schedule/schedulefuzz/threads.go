@@ -86,7 +86,7 @@ func (m *mover) raise(moves Moves) (raised []core.ValID, ok bool) {
 		m.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		for _, v := range order {
 			before := m.Memory(v)
-			if before >= to || m.Position(v) == len(m.Loop(v)) || m.SetMemory(v, to) != nil {
+			if before >= to || m.CopyKind(v) != schedule.PlainCopy || m.Position(v) == len(m.Loop(v)) || m.SetMemory(v, to) != nil {
 				continue
 			}
 			if !slices.Contains(raised, v) {
@@ -122,8 +122,14 @@ func (m *mover) sized() {
 // layouts lays tensors out along permuted axes, or along those of their loops,
 // and swizzles some.
 func (m *mover) layouts() {
+	mapping, err := schedule.Map(m.Scheduled)
+	if err != nil {
+		return
+	}
 	for _, v := range m.computed() {
-		if likely := map[schedule.Memory]float64{schedule.Local: 0.05, schedule.Shared: 0.25, schedule.Global: 0.15}; !m.chance(likely[m.Memory(v)]) {
+		likely := map[schedule.Memory]float64{schedule.Local: 0.05, schedule.Shared: 0.4, schedule.Global: 0.15}
+		promoted := m.Memory(v) != schedule.Global && slices.ContainsFunc(m.Loop(v), mapping.IsPromoted)
+		if !m.chance(likely[m.Memory(v)]) || promoted && !m.chance(0.03) { // done for own loops alone
 			continue
 		}
 		axes := slices.Clone(m.Fusion().Val(v).Domain.Logical)
@@ -131,12 +137,28 @@ func (m *mover) layouts() {
 			axes = slices.DeleteFunc(slices.Clone(m.Loop(v)), func(a core.AxisID) bool { return m.Fusion().Axis(a).Kind == core.Reduce })
 		}
 		m.Shuffle(len(axes), func(i, j int) { axes[i], axes[j] = axes[j], axes[i] })
-		if m.SetAllocation(v, axes) != nil || m.Memory(v) != schedule.Shared || len(axes) < 2 || m.moves&Swizzles == 0 || !m.chance(0.5) {
+		if m.SetAllocation(v, axes) != nil || m.Memory(v) != schedule.Shared || m.moves&Swizzles == 0 || !m.chance(0.6) {
 			continue
 		}
-		order := m.Perm(len(axes))
-		_ = m.Swizzle(v, order[0], order[1])
+		if list := m.withRoom(v, axes); len(list) > 1 {
+			m.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+			_ = m.Swizzle(v, list[0], list[1])
+		}
 	}
+}
+
+// withRoom returns the places in axes, the allocation domain of v, of those along
+// which a block has room for more than one element; now and then all.
+func (m *mover) withRoom(v core.ValID, axes []core.AxisID) []int {
+	var list []int
+	all := m.chance(0.03)
+	for i, a := range axes {
+		k, p := slices.Index(m.Loop(v), a), m.Parallel(a)
+		if all || m.extent(a) > 1 && !p.IsBlock() && (k < 0 || k >= m.Position(v) || p.IsThread()) {
+			list = append(list, i)
+		}
+	}
+	return list
 }
 
 // isCopyToShared reports whether v is a copy of global memory in shared memory.
@@ -145,12 +167,16 @@ func (m *mover) isCopyToShared(v core.ValID) bool {
 		m.Memory(m.Fusion().TensorArgs(m.Fusion().Expr(m.Fusion().Val(v).Def))[0]) == schedule.Global
 }
 
-// buffers lets tensors be loaded ahead.
+// buffers lets tensors be loaded ahead: copies to shared memory inside a loop that
+// a thread runs, and now and then others.
 func (m *mover) buffers() {
 	for _, v := range m.computed() {
-		likely := 0.02
-		if m.Position(v) > 0 && m.isCopyToShared(v) {
-			likely = 0.35
+		likely, n := 0.002, m.Position(v)
+		if n > 0 && m.isCopyToShared(v) {
+			likely = 0.05
+			if m.Parallel(m.Loop(v)[n-1]) == schedule.Serial {
+				likely = 0.6
+			}
 		}
 		if m.chance(likely) {
 			stages := 2 + m.IntN(3)
