@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/internal/golden"
+)
+
+// TestCommands runs the command on the first line of each archive's section
+// "command", with the lines below as standard input.
+func TestCommands(t *testing.T) {
+	golden.Run(t, "testdata/*.txtar", "command", func(t *testing.T, in, section string) string {
+		line, stdin, _ := strings.Cut(in, "\n")
+		words := strings.Fields(line)
+		require.Equal(t, "nvf", words[0])
+		var stdout, stderr bytes.Buffer
+		status := nvf(words[1:], strings.NewReader(stdin), &stdout, &stderr)
+		require.LessOrEqual(t, strings.Count(stderr.String(), "\n"), 1, "an error is one line")
+		require.Equal(t, status != 0, stderr.Len() > 0)
+		switch section {
+		case "stdout":
+			return stdout.String()
+		case "stderr":
+			return stderr.String()
+		case "status":
+			return fmt.Sprintln(status)
+		}
+		t.Fatalf("there is no section %q", section)
+		return ""
+	})
+}
+
+func TestFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "fusion")
+	require.NoError(t, os.WriteFile(file, []byte("%0 = tensor f32 [4] contiguity=[yes]\n%1 = neg %0\noutput %1\n"), 0o600))
+	for _, arguments := range [][]string{{"print", "-form", "text", file}, {"lower", file}, {"run", file}, {"simulate", file}} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, 0, nvf(arguments, nil, &stdout, &stderr), stderr.String())
+		require.NotEmpty(t, stdout.String())
+	}
+}
+
+// TestPage runs the session that docs/inspecting.md shows, and with -update
+// rewrites it.
+func TestPage(t *testing.T) {
+	const file, begin, end = "../../docs/inspecting.md", "```console\n", "```\n"
+	page, err := os.ReadFile(file)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(page), begin)
+	require.True(t, found)
+	session, after, found := strings.Cut(rest, end)
+	require.True(t, found)
+	got := replay(t, session)
+	if flag.Lookup("update").Value.String() == "true" {
+		require.NoError(t, os.WriteFile(file, []byte(before+begin+got+end+after), 0o600))
+		return
+	}
+	require.Equal(t, session, got)
+}
+
+// replay returns a session with what its commands print now.
+func replay(t *testing.T, session string) string {
+	folder := t.TempDir()
+	var out bytes.Buffer
+	commands := strings.Split(session, "$ ")[1:]
+	require.Greater(t, len(commands), 3)
+	for _, c := range commands {
+		line, shown, _ := strings.Cut(c, "\n")
+		out.WriteString("$ " + line + "\n")
+		words := strings.Fields(line)
+		for i, w := range words {
+			if strings.HasPrefix(w, "columns.") {
+				words[i] = filepath.Join(folder, w)
+			}
+		}
+		switch words[0] {
+		case "cat":
+			require.NoError(t, os.WriteFile(words[1], []byte(shown), 0o600))
+			out.WriteString(shown)
+		case "nvf":
+			require.Equal(t, 0, nvf(words[1:], nil, &out, &out), line)
+		default:
+			t.Fatalf("what is %q?", line)
+		}
+	}
+	return out.String()
+}

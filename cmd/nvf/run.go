@@ -1,0 +1,228 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"nvfuser_go/codegen/sim"
+	"nvfuser_go/core"
+	"nvfuser_go/core/fusionfuzz"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/executor"
+)
+
+const sizesHelp = "sizes of the input tensors in order, as in 37x5,5, or - for one without dimensions; as defined if not given"
+
+func runFlags(o *options, set *flag.FlagSet) {
+	set.StringVar(&o.sizes, "sizes", "", sizesHelp)
+	set.Uint64Var(&o.seed, "seed", 1, "of the elements of the inputs, and of random operations")
+}
+
+func simulateFlags(o *options, set *flag.FlagSet) {
+	runFlags(o, set)
+	scheduleFlag(o, set)
+}
+
+// sizesOf returns the sizes of the input tensors.
+func sizesOf(o *options) ([][]int64, error) {
+	var given []string
+	if o.sizes != "" {
+		given = strings.Split(o.sizes, ",")
+	}
+	var all [][]int64
+	for _, v := range o.fusion.Inputs() {
+		if !o.fusion.Val(v).Tensor {
+			continue
+		}
+		sizes := o.fusion.Describe(v).Shape
+		if o.sizes != "" {
+			if len(all) == len(given) {
+				return nil, usagef("-sizes %s has sizes of %d tensors, and the fusion has more inputs", o.sizes, len(given))
+			}
+			var err error
+			if sizes, err = parseSizes(given[len(all)], len(sizes)); err != nil {
+				return nil, err
+			}
+		}
+		for d, n := range sizes {
+			if n < 0 {
+				return nil, usagef("the size of dimension %d of %s is known only when the fusion runs: give -sizes", d, o.fusion.Name(v))
+			}
+		}
+		all = append(all, sizes)
+	}
+	if len(given) > len(all) {
+		return nil, usagef("-sizes %s has sizes of %d tensors, and the fusion has %d as inputs", o.sizes, len(given), len(all))
+	}
+	return all, nil
+}
+
+// maxElements bounds what an input may take of memory.
+const maxElements = 1 << 28
+
+func parseSizes(text string, rank int) ([]int64, error) {
+	sizes, elements := []int64{}, int64(1)
+	if text != "-" {
+		for word := range strings.SplitSeq(text, "x") {
+			n, err := strconv.ParseInt(word, 10, 32)
+			if err != nil || n < 0 {
+				return nil, usagef("-sizes: cannot read %q: sizes are numbers with x between them", text)
+			}
+			if elements *= max(n, 1); elements > maxElements {
+				return nil, usagef("-sizes: %s are more than %d elements", text, maxElements)
+			}
+			sizes = append(sizes, n)
+		}
+	}
+	if len(sizes) != rank {
+		return nil, usagef("-sizes: %s has %d sizes, and the tensor has %d dimensions", text, len(sizes), rank)
+	}
+	return sizes, nil
+}
+
+// A trial is a fusion and inputs for it.
+type trial struct {
+	*fusionfuzz.Case
+	o       *options
+	e       *executor.Executor
+	arrays  []*core.Array
+	scalars []scalar.Value
+	inputs  []executor.Input
+	memory  []*fusionfuzz.Memory
+}
+
+// caseOf makes the inputs that the options describe.
+func caseOf(o *options) (*trial, error) {
+	sizes, err := sizesOf(o)
+	if err != nil {
+		return nil, err
+	}
+	t := &trial{Case: &fusionfuzz.Case{Fusion: o.fusion, Inputs: fusionfuzz.Inputs(o.fusion, o.seed, sizes...)}, o: o}
+	if t.e, err = executor.NewCache(1).Executor(o.fusion); err != nil {
+		return nil, err
+	}
+	for i := range t.Inputs {
+		in := &t.Inputs[i]
+		t.arrays, t.scalars = append(t.arrays, in.Array), append(t.scalars, in.Scalar)
+		if in.Array == nil {
+			t.inputs, t.memory = append(t.inputs, executor.Input{Scalar: in.Scalar}), append(t.memory, nil)
+			continue
+		}
+		m := in.Memory()
+		t.memory = append(t.memory, m)
+		t.inputs = append(t.inputs, executor.Input{Tensor: true, DType: m.DType, Data: m.Data(), Sizes: m.Sizes, Strides: m.Strides})
+	}
+	return t, nil
+}
+
+// plan plans the fusion: by a kernel that is simulated, or on the CPU. If there
+// is a script, it is its kernel that is simulated.
+func (t *trial) plan(simulate bool) (*executor.Plan, error) {
+	if t.o.schedule == "" {
+		return t.e.PlanWith(t.inputs, executor.Options{Simulate: simulate})
+	}
+	s, err := scheduled(t.o)
+	if err != nil {
+		return nil, err
+	}
+	return t.e.PlanScheduled(t.inputs, s)
+}
+
+func runFusion(o *options, out io.Writer) error { return compare(o, out, nil) }
+
+func simulateFusion(o *options, out io.Writer) error { return compare(o, out, &sim.Counters{}) }
+
+// compare runs the fusion, in the simulator if there are counters, shows the
+// outputs, and fails if they are not the evaluator's.
+func compare(o *options, out io.Writer, counters *sim.Counters) error {
+	t, err := caseOf(o)
+	if err != nil {
+		return err
+	}
+	random := core.RandomState{Seed: o.seed}
+	want, err := o.fusion.Eval(t.arrays, t.scalars, random)
+	if err != nil {
+		return err
+	}
+	plan, err := t.plan(counters != nil)
+	if err != nil {
+		return err
+	}
+	got, err := t.run(plan, &executor.Call{Inputs: t.inputs, Random: random, Counters: counters})
+	if err != nil {
+		return err
+	}
+	for k, a := range got {
+		fmt.Fprintf(out, "output %d (%s): %s\n", k, o.fusion.Name(o.fusion.Outputs()[k].Val), summary(a))
+	}
+	if counters != nil {
+		printCounters(out, counters)
+	}
+	if difference := t.Check(want, got); difference != "" {
+		first, _, _ := strings.Cut(difference, "\n")
+		return fmt.Errorf("the evaluator has another result: %s", first)
+	}
+	fmt.Fprintln(out, "as the evaluator says")
+	return nil
+}
+
+// run runs a plan and returns its outputs.
+func (t *trial) run(plan *executor.Plan, c *executor.Call) ([]*core.Array, error) {
+	outputs := make([]*fusionfuzz.Memory, len(plan.Outputs))
+	c.Outputs = make([]unsafe.Pointer, len(plan.Outputs))
+	for k, d := range plan.Outputs {
+		switch {
+		case d.Alias >= 0:
+			outputs[k] = t.memory[d.Alias]
+		case d.SameAs >= 0:
+			outputs[k] = outputs[d.SameAs]
+		default:
+			outputs[k] = fusionfuzz.NewMemory(d.DType, d.Sizes, d.Strides, 0)
+			c.Outputs[k] = outputs[k].Data()
+		}
+	}
+	if err := plan.Do(c); err != nil {
+		return nil, err
+	}
+	arrays := make([]*core.Array, len(outputs))
+	for k, m := range outputs {
+		arrays[k] = m.Read()
+	}
+	return arrays, nil
+}
+
+// summary is the type, the sizes and the first elements of an array.
+func summary(a *core.Array) string {
+	const most = 6
+	text := fmt.Sprintf("%s [", a.Type.Text())
+	for d, n := range a.Shape {
+		text += []string{"", ", "}[min(d, 1)] + fmt.Sprint(n)
+	}
+	text += "]"
+	for i := range min(a.Len(), most) {
+		text += " " + core.PythonLiteral(a.At(int64(i)))
+	}
+	if a.Len() > most {
+		text += " ..."
+	}
+	return text
+}
+
+func printCounters(out io.Writer, c *sim.Counters) {
+	for _, line := range []struct {
+		name string
+		n    int64
+	}{
+		{"statements of threads", c.Statements}, {"statements of warps", c.WarpStatements}, {"barriers of blocks", c.Barriers},
+		{"requests to global memory", c.GlobalRequests}, {"sectors of 32 bytes in them", c.GlobalSectors},
+		{"bytes read", c.GlobalRead}, {"bytes written", c.GlobalWritten},
+		{"requests to shared memory", c.SharedRequests}, {"cycles of banks in them", c.SharedWavefronts},
+		{"most words of one bank", c.BankConflicts},
+	} {
+		fmt.Fprintf(out, "%-28s%d\n", line.name, line.n)
+	}
+}
