@@ -59,7 +59,8 @@ func (p *Plan) Inspection() *Inspection {
 
 // noKernel is the error of looking at the kernel of a plan that needs none.
 func noKernel() error {
-	return core.InvalidArgumentf("there is no kernel to show: each output is an input or has no elements")
+	return &core.Unsupported{What: "there is no kernel to show", Refusals: []core.Refusal{{By: "executor", Rule: "kernel",
+		Sentence: "each output is an input or has no elements"}}}
 }
 
 // FirstShown reports whether this is the first call of it for the plan.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,50 +45,4 @@ func TestFile(t *testing.T) {
 		require.Equal(t, 0, nvf(arguments, nil, &stdout, &stderr), stderr.String())
 		require.NotEmpty(t, stdout.String())
 	}
-}
-
-// TestPage runs the session that docs/inspecting.md shows, and with -update
-// rewrites it.
-func TestPage(t *testing.T) {
-	const file, begin, end = "../../docs/inspecting.md", "```console\n", "```\n"
-	page, err := os.ReadFile(file)
-	require.NoError(t, err)
-	before, rest, found := strings.Cut(string(page), begin)
-	require.True(t, found)
-	session, after, found := strings.Cut(rest, end)
-	require.True(t, found)
-	got := replay(t, session)
-	if flag.Lookup("update").Value.String() == "true" {
-		require.NoError(t, os.WriteFile(file, []byte(before+begin+got+end+after), 0o600))
-		return
-	}
-	require.Equal(t, session, got)
-}
-
-// replay returns a session with what its commands print now.
-func replay(t *testing.T, session string) string {
-	folder := t.TempDir()
-	var out bytes.Buffer
-	commands := strings.Split(session, "$ ")[1:]
-	require.Greater(t, len(commands), 3)
-	for _, c := range commands {
-		line, shown, _ := strings.Cut(c, "\n")
-		out.WriteString("$ " + line + "\n")
-		words := strings.Fields(line)
-		for i, w := range words {
-			if strings.HasPrefix(w, "columns.") {
-				words[i] = filepath.Join(folder, w)
-			}
-		}
-		switch words[0] {
-		case "cat":
-			require.NoError(t, os.WriteFile(words[1], []byte(shown), 0o600))
-			out.WriteString(shown)
-		case "nvf":
-			require.Equal(t, 0, nvf(words[1:], nil, &out, &out), line)
-		default:
-			t.Fatalf("what is %q?", line)
-		}
-	}
-	return out.String()
 }

@@ -95,8 +95,8 @@ type trial struct {
 	memory  []*fusionfuzz.Memory
 }
 
-// caseOf makes the inputs that the options describe.
-func caseOf(o *options) (*trial, error) {
+// trialOf makes the inputs that the options describe.
+func trialOf(o *options) (*trial, error) {
 	sizes, err := sizesOf(o)
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func simulateFusion(o *options, out io.Writer) error { return compare(o, out, &s
 // compare runs the fusion, in the simulator if there are counters, shows the
 // outputs, and fails if they are not the evaluator's.
 func compare(o *options, out io.Writer, counters *sim.Counters) error {
-	t, err := caseOf(o)
+	t, err := trialOf(o)
 	if err != nil {
 		return err
 	}

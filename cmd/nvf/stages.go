@@ -88,7 +88,7 @@ func inspection(o *options, stage string) (*executor.Inspection, error) {
 		}
 		return executor.InspectSchedule(s, lower.Options{}), nil
 	}
-	c, err := caseOf(o)
+	c, err := trialOf(o)
 	if err != nil {
 		return nil, err
 	}
