@@ -215,6 +215,7 @@ func (c *corpus) runOnGPU(t *testing.T) {
 	require.True(t, results[0].OK, results[0].Log)
 	command := []string{with.Python, filepath.Join(root, "tools", "cuda_run.py"), filepath.Join(folder, "kernel0.cubin")}
 	if *sanitize != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "kernels.cu"), []byte(s.Text), 0o644))
 		c.writeSanitizer(t, folder, command)
 	}
 	c.run(t, hostshim.Command(command...), c.subjects, false)
@@ -239,9 +240,9 @@ func (c *corpus) writeSanitizer(t *testing.T, folder string, command []string) {
 			require.NoError(t, err)
 		}
 	}
-	text := "#!/bin/sh\n# Runs the corpus under compute-sanitizer.\nset -e\ncd \"$(dirname \"$0\")\"\n"
-	for _, tool := range []string{"memcheck", "racecheck"} {
-		text += fmt.Sprintf("compute-sanitizer --tool %s --error-exitcode 1 %s <launches >/dev/null\n", tool, strings.Join(absolute, " "))
+	text := "#!/bin/sh\n# Runs the corpus under compute-sanitizer; what it says is in *.log.\nset -e\ncd \"$(dirname \"$0\")\"\n"
+	for _, tool := range []string{"memcheck", "racecheck", "synccheck", "initcheck"} {
+		text += fmt.Sprintf("compute-sanitizer --tool %[1]s --log-file %[1]s.log --error-exitcode 1 %s <launches >/dev/null\n", tool, strings.Join(absolute, " "))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "commands.sh"), []byte(text), 0o755))
 }
