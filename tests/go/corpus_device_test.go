@@ -69,31 +69,35 @@ func (c *corpus) launch(x *subject) (*hostshim.Launch, func() string, error) {
 	return made, func() string { return x.differs(l.Results()) }, err
 }
 
-// run launches subjects by p, and compares what they compute.
-func (c *corpus) run(t *testing.T, p *hostshim.Program, subjects []*subject, reverse bool) {
+// run launches subjects by p, and says what is wrong with each that does not
+// compute what it should.
+func (c *corpus) run(p *hostshim.Program, subjects []*subject, reverse bool) error {
 	var launches []*hostshim.Launch
 	var compare []func() string
 	for _, x := range subjects {
 		l, check, err := c.launch(x)
-		require.NoError(t, err, "%v", x)
+		if err != nil {
+			return fmt.Errorf("%v: %w", x, err)
+		}
 		l.Reverse = reverse
 		launches, compare = append(launches, l), append(compare, check)
 	}
+	var problems []error
 	if err := p.Run(launches...); err != nil {
-		if len(subjects) > 1 { // which one?
-			for _, x := range subjects {
-				c.run(t, p, []*subject{x}, reverse)
-			}
-			return
+		if len(subjects) == 1 {
+			return fmt.Errorf("%v: %w\n%v", subjects[0], err, subjects[0].Kernel)
 		}
-		t.Errorf("%v: %v\n%v", subjects[0], err, subjects[0].Kernel)
-		return
+		for i := range subjects { // which one?
+			problems = append(problems, c.run(p, subjects[i:i+1], reverse))
+		}
+		return errors.Join(problems...)
 	}
 	for i, check := range compare {
 		if text := check(); text != "" {
-			t.Errorf("%v: %s\n%v", subjects[i], text, subjects[i].Kernel)
+			problems = append(problems, fmt.Errorf("%v: %s\n%v", subjects[i], text, subjects[i].Kernel))
 		}
 	}
+	return errors.Join(problems...)
 }
 
 // runOnHost compiles the kernels for the CPU, in parts, and runs them in two
@@ -122,7 +126,9 @@ func (c *corpus) runOnHost(t *testing.T) {
 			return
 		}
 		for _, reverse := range []bool{false, true} {
-			c.run(t, p, subjects, reverse)
+			if err := c.run(p, subjects, reverse); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }
@@ -218,7 +224,9 @@ func (c *corpus) runOnGPU(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, "kernels.cu"), []byte(s.Text), 0o644))
 		c.writeSanitizer(t, folder, command)
 	}
-	c.run(t, hostshim.Command(command...), c.subjects, false)
+	if err := c.run(hostshim.Command(command...), c.subjects, false); err != nil {
+		t.Error(err)
+	}
 }
 
 // writeSanitizer writes the launches of the corpus, and a script that runs them

@@ -160,7 +160,11 @@ func parseInputs(f *core.Fusion, text string) (*inputs, error) {
 			if list, ok := strings.CutPrefix(strings.TrimSpace(layout), "strides="); ok && err == nil {
 				steps, err = integers(list)
 			}
-			sizes, strides, unique = append(sizes, shape), append(strides, steps), append(unique, strings.TrimSpace(layout) == "unique")
+			layout = strings.TrimSpace(layout)
+			if err == nil && steps == nil && layout != "" && layout != "unique" {
+				err = fmt.Errorf("%q does not say how %s lies in memory", layout, head)
+			}
+			sizes, strides, unique = append(sizes, shape), append(strides, steps), append(unique, layout == "unique")
 		default:
 			err = fmt.Errorf("%q stands where input %%%d is expected", line, len(sizes))
 		}
