@@ -186,7 +186,7 @@ func (c *context) readAt(e *core.Expr, o operand, dim int, position kir.ValueID,
 	inside := b.Let(c.name("inside"), b.Op(core.LogicalAndOp, notNegative, b.Op(core.LtOp, position, b.Index(dtype.Int, n))), scalar.Facts{Lo: 0, Hi: 1, Divisor: 1})
 	t := c.f.Val(e.Out[0]).DType
 	read := func() error {
-		o.at[dim] = b.Let(c.name("at"), position, below(c.t.Facts(n)))
+		o.at[dim] = c.position(position, n)
 		v, err := c.loadAt(o)
 		if err == nil {
 			c.assign(dst, v)
@@ -197,4 +197,12 @@ func (c *context) readAt(e *core.Expr, o operand, dim int, position kir.ValueID,
 		c.assign(dst, b.Const(core.ConvertScalar(t, scalar.Value{Type: dtype.Int})))
 		return nil
 	})
+}
+
+// position names a value that is known to be an index below n.
+func (l *lowering) position(v kir.ValueID, n index) index {
+	if n == l.t.Int(1) {
+		return l.t.Int(0)
+	}
+	return l.b.Let(l.name("at"), v, below(l.t.Facts(n)))
 }

@@ -56,7 +56,7 @@ func (c *context) scatter(e *core.Expr, dst kir.Access) error {
 		if err := c.prefixes(e, &src, dim); err != nil {
 			return err
 		}
-		src.at[dim] = b.Let(c.name("at"), b.Load(last), below(c.t.Facts(length)))
+		src.at[dim] = c.position(b.Load(last), length)
 		x, err := c.loadAt(src)
 		if err == nil {
 			c.assign(dst, x)

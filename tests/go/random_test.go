@@ -1,0 +1,72 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/codegen/trial"
+	"nvfuser_go/core"
+	"nvfuser_go/core/fusionfuzz"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/core/schedule/schedulefuzz"
+)
+
+// TestRandomKernels takes a fixed sample of random programs through the simulator,
+// the compiler of the host and NVRTC. Package lower's tests simulate many more.
+func TestRandomKernels(t *testing.T) {
+	c := &corpus{of: map[*subject]*uniqueKernel{}, costs: map[*subject]*cost{}}
+	each := 5
+	if testing.Short() {
+		each = 1
+	}
+	for _, set := range append(schedulefuzz.Sets(), schedulefuzz.Indexing()) {
+		c.sample(t, set.Name, each, func(seed uint64) *schedulefuzz.Program {
+			return schedulefuzz.New(schedulefuzz.Seeded(seed), set, schedulefuzz.All)
+		})
+	}
+	c.sample(t, "any", 2*each, func(seed uint64) *schedulefuzz.Program {
+		rng := schedulefuzz.Seeded(seed)
+		data := make([]byte, 100)
+		for i := range data {
+			data[i] = byte(rng.Uint32())
+		}
+		x := fusionfuzz.Decode(data)
+		if _, err := x.Fusion.Bind(trial.Values(x.Inputs)); err != nil || x.Wild {
+			return nil
+		}
+		return schedulefuzz.Schedule(rng, x.Fusion, x.Inputs, schedulefuzz.All)
+	})
+	require.NoError(t, c.findUnique())
+	c.runOnHost(t)
+	c.compile(t)
+}
+
+// sample adds the first n programs that can be lowered, and simulates them.
+func (c *corpus) sample(t *testing.T, name string, n int, program func(seed uint64) *schedulefuzz.Program) {
+	for seed := uint64(0); n > 0; seed++ {
+		require.Less(t, seed, uint64(200), name)
+		p := program(seed)
+		if p == nil {
+			continue
+		}
+		want, err := trial.Want(p.Fusion, p.Inputs, randomState)
+		if err != nil {
+			continue
+		}
+		e := &entry{name: fmt.Sprintf("%s %d", name, seed), fusion: p.Fusion, expect: []string{"spills", "stack"}}
+		x := &subject{entry: e, inputs: &inputs{"random", p.Inputs, want}, choice: "schedule:\n" + p.Schedule.Script().String()}
+		err = x.lower(p.Schedule)
+		var unsupported *core.Unsupported
+		var illegal *schedule.Refused
+		if errors.As(err, &unsupported) || errors.As(err, &illegal) {
+			continue
+		}
+		require.NoError(t, err, "%v\n%v", x, p)
+		require.NoError(t, c.simulate(x), "%v\n%v", x, p)
+		c.entries, c.subjects = append(c.entries, e), append(c.subjects, x)
+		n--
+	}
+}
