@@ -67,7 +67,7 @@ type usageError string
 func (e usageError) Error() string { return string(e) }
 
 func usagef(format string, arguments ...any) error {
-	return usageError(fmt.Sprintf(format, arguments...))
+	return usageError(core.InvalidArgumentf(format, arguments...).Error())
 }
 
 // oneLine returns the text of an error. Of a mistake of ours only the first line

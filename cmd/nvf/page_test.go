@@ -47,9 +47,10 @@ func programOutput(t *testing.T) string {
 	const text = "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n%1 = mul %0, 2.0:f64\n%2 = relu %1\noutput %2\n"
 	f, err := readFusion("", strings.NewReader(text))
 	require.NoError(t, err)
-	c, err := trialOf(&options{fusion: f, sizes: "3x300"})
+	o := &options{fusion: f, sizes: "3x300"}
+	inputs, err := describedInputs(o)
 	require.NoError(t, err)
-	plan, err := c.plan(false)
+	plan, err := planFor(o, inputs, false)
 	require.NoError(t, err)
 	ir, err := plan.Inspection().Show("fusion_ir", "transforms")
 	require.NoError(t, err)

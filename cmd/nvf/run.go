@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"nvfuser_go/codegen/sim"
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/fusionfuzz"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/executor"
@@ -61,20 +63,21 @@ func sizesOf(o *options) ([][]int64, error) {
 	return all, nil
 }
 
-// maxElements bounds what an input may take of memory.
-const maxElements = 1 << 28
+// maxElements bounds the sizes of a tensor, so that no product of them overflows.
+const maxElements = 1 << 40
 
 func parseSizes(text string, rank int) ([]int64, error) {
 	sizes, elements := []int64{}, int64(1)
 	if text != "-" {
 		for word := range strings.SplitSeq(text, "x") {
-			n, err := strconv.ParseInt(word, 10, 32)
-			if err != nil || n < 0 {
+			n, err := strconv.ParseInt(word, 10, 64)
+			switch {
+			case err != nil && !errors.Is(err, strconv.ErrRange) || n < 0:
 				return nil, usagef("-sizes: cannot read %q: sizes are numbers with x between them", text)
+			case err != nil || max(n, 1) > maxElements/elements:
+				return nil, usagef("-sizes: %s is more than %d elements", text, int64(maxElements))
 			}
-			if elements *= max(n, 1); elements > maxElements {
-				return nil, usagef("-sizes: %s are more than %d elements", text, maxElements)
-			}
+			elements *= max(n, 1)
 			sizes = append(sizes, n)
 		}
 	}
@@ -84,11 +87,36 @@ func parseSizes(text string, rank int) ([]int64, error) {
 	return sizes, nil
 }
 
+// describedInputs returns inputs that can be planned for and not run: they have
+// no elements.
+func describedInputs(o *options) ([]executor.Input, error) {
+	sizes, err := sizesOf(o)
+	if err != nil {
+		return nil, err
+	}
+	var inputs []executor.Input
+	for _, v := range o.fusion.Inputs() {
+		x := o.fusion.Val(v)
+		if !x.Tensor {
+			inputs = append(inputs, executor.Input{Scalar: core.ConvertScalar(x.DType, scalar.Value{Type: dtype.Int, I: 1})})
+			continue
+		}
+		inputs = append(inputs, executor.Input{Tensor: true, DType: x.DType, Data: unsafe.Pointer(&unread), Sizes: sizes[0],
+			Strides: fusionfuzz.DenseStrides(o.fusion, v, sizes[0])})
+		sizes = sizes[1:]
+	}
+	return inputs, nil
+}
+
+// unread is where inputs lie that nobody reads.
+var unread [16]byte
+
+// maxRun bounds the elements of an input that is made.
+const maxRun = 1 << 24
+
 // A trial is a fusion and inputs for it.
 type trial struct {
 	*fusionfuzz.Case
-	o       *options
-	e       *executor.Executor
 	arrays  []*core.Array
 	scalars []scalar.Value
 	inputs  []executor.Input
@@ -101,10 +129,12 @@ func trialOf(o *options) (*trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &trial{Case: &fusionfuzz.Case{Fusion: o.fusion, Inputs: fusionfuzz.Inputs(o.fusion, o.seed, sizes...)}, o: o}
-	if t.e, err = executor.NewCache(1).Executor(o.fusion); err != nil {
-		return nil, err
+	for i := range sizes {
+		if n := core.NumElements(sizes[i]); n > maxRun {
+			return nil, usagef("-sizes: a tensor has %d elements; at most %d are made to run a fusion", n, maxRun)
+		}
 	}
+	t := &trial{Case: &fusionfuzz.Case{Fusion: o.fusion, Inputs: fusionfuzz.Inputs(o.fusion, o.seed, sizes...)}}
 	for i := range t.Inputs {
 		in := &t.Inputs[i]
 		t.arrays, t.scalars = append(t.arrays, in.Array), append(t.scalars, in.Scalar)
@@ -119,17 +149,21 @@ func trialOf(o *options) (*trial, error) {
 	return t, nil
 }
 
-// plan plans the fusion: by a kernel that is simulated, or on the CPU. If there
-// is a script, it is its kernel that is simulated.
-func (t *trial) plan(simulate bool) (*executor.Plan, error) {
-	if t.o.schedule == "" {
-		return t.e.PlanWith(t.inputs, executor.Options{Simulate: simulate})
-	}
-	s, err := scheduled(t.o)
+// planFor plans the fusion for inputs: by a kernel that is simulated, or on the
+// CPU. If there is a script, it is its kernel that is simulated.
+func planFor(o *options, inputs []executor.Input, simulate bool) (*executor.Plan, error) {
+	e, err := executor.NewCache(1).Executor(o.fusion)
 	if err != nil {
 		return nil, err
 	}
-	return t.e.PlanScheduled(t.inputs, s)
+	if o.schedule == "" {
+		return e.PlanWith(inputs, executor.Options{Simulate: simulate})
+	}
+	s, err := scheduled(o)
+	if err != nil {
+		return nil, err
+	}
+	return e.PlanScheduled(inputs, s)
 }
 
 func runFusion(o *options, out io.Writer) error { return compare(o, out, nil) }
@@ -148,7 +182,7 @@ func compare(o *options, out io.Writer, counters *sim.Counters) error {
 	if err != nil {
 		return err
 	}
-	plan, err := t.plan(counters != nil)
+	plan, err := planFor(o, t.inputs, counters != nil)
 	if err != nil {
 		return err
 	}

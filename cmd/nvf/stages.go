@@ -56,7 +56,9 @@ func lowerFusion(o *options, out io.Writer) error {
 			return usagef("lower: cannot read -stage %s: arguments stand in parentheses", o.stage)
 		}
 		for a := range strings.SplitSeq(rest, ",") {
-			list = append(list, strings.TrimSpace(a))
+			if a = strings.TrimSpace(a); a != "" {
+				list = append(list, a)
+			}
 		}
 	}
 	if o.arch != "" {
@@ -88,11 +90,11 @@ func inspection(o *options, stage string) (*executor.Inspection, error) {
 		}
 		return executor.InspectSchedule(s, lower.Options{}), nil
 	}
-	c, err := trialOf(o)
+	inputs, err := describedInputs(o)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := c.plan(false)
+	plan, err := planFor(o, inputs, false)
 	if err != nil {
 		return nil, err
 	}

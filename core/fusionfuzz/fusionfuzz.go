@@ -308,19 +308,25 @@ func Inputs(f *core.Fusion, seed uint64, sizes ...[]int64) []Input {
 		}
 		shape := sizes[0]
 		sizes = sizes[1:]
-		in := Input{Array: core.NewArray(x.DType, shape), Strides: make([]int64, len(shape))}
-		step := int64(1)
-		axes := x.Domain.Allocation()
-		for k := len(axes) - 1; k >= 0; k-- {
-			dim := slices.Index(x.Domain.Logical, axes[k])
-			if x.Domain.Contig[k] == core.NotApplicable && shape[dim] != 1 {
-				continue // expanded
-			}
-			in.Strides[dim] = step
-			step *= max(shape[dim], 1)
-		}
+		in := Input{Array: core.NewArray(x.DType, shape), Strides: DenseStrides(f, v, shape)}
 		d.fill(&in)
 		all = append(all, in)
 	}
 	return all
+}
+
+// DenseStrides returns the strides of input v with the given sizes, in the order
+// of memory that f says. An expanded dimension has stride 0.
+func DenseStrides(f *core.Fusion, v core.ValID, shape []int64) []int64 {
+	domain, strides, step := &f.Val(v).Domain, make([]int64, len(shape)), int64(1)
+	axes := domain.Allocation()
+	for k := len(axes) - 1; k >= 0; k-- {
+		dim := slices.Index(domain.Logical, axes[k])
+		if domain.Contig[k] == core.NotApplicable && shape[dim] != 1 {
+			continue // expanded
+		}
+		strides[dim] = step
+		step *= max(shape[dim], 1)
+	}
+	return strides
 }
