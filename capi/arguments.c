@@ -196,6 +196,15 @@ int is_operand(PyObject *object) {
   return has_slot(object, Py_nb_index) || has_slot(object, Py_nb_float) || is_numpy_bool(object);
 }
 
+/* The text is kept in a block, as other threads may run while Go reads it. */
+static int convert_name(Arguments *a, PyObject *object, nvf_value *out) {
+  Py_INCREF(object);
+  struct block *block = new_block(a, object, 0);
+  if (!block || !(out->text = PyUnicode_AsUTF8AndSize(object, NULL))) return -1;
+  out->kind = NVF_KIND_NAME;
+  return 0;
+}
+
 static int convert_other(Arguments *a, PyObject *object, nvf_value *out) {
   const char *advice = foreign_advice(object);
   struct block *block = new_block(a, advice ? NULL : PyType_GetQualName(Py_TYPE(object)), 0);
@@ -292,6 +301,17 @@ static int convert_at(Arguments *a, PyObject *object, Py_ssize_t position, int d
     out->fusion = val->fusion->handle;
     return 0;
   }
+  if (Py_TYPE(object) == iter_domain_type) {
+    PartObject *axis = (PartObject *)object;
+    if (!a->fusion) {
+      Py_INCREF((PyObject *)axis->fusion);
+      a->fusion = axis->fusion;
+    }
+    out->kind = NVF_KIND_AXIS;
+    out->id = axis->id;
+    out->fusion = axis->fusion->handle;
+    return 0;
+  }
   if (object == Py_None) return 0;
   if (PyBool_Check(object)) {
     out->kind = NVF_KIND_BOOL;
@@ -323,6 +343,7 @@ static int convert_at(Arguments *a, PyObject *object, Py_ssize_t position, int d
     out->integer = dtype;
     return 0;
   }
+  if (a->names && PyUnicode_Check(object)) return convert_name(a, object, out);
   if (PyUnicode_Check(object) || foreign_advice(object)) return convert_other(a, object, out);
   return convert_number_like(a, object, position, out);
 }

@@ -35,6 +35,20 @@ PyObject *set_hooks(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
   Py_RETURN_NONE;
 }
 
+/* Takes over the handle, also on failure. */
+static PyObject *new_executor(nvf_executor handle, FusionObject *fusion, int is_large) {
+  ExecutorObject *self = PyObject_New(ExecutorObject, executor_type);
+  if (!self) {
+    nvf_executor_destroy(handle);
+    return NULL;
+  }
+  Py_INCREF((PyObject *)fusion);
+  self->handle = handle;
+  self->fusion = fusion;
+  self->is_large = is_large;
+  return (PyObject *)self;
+}
+
 PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
   (void)module;
   nvf_error error = {0};
@@ -56,16 +70,25 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
     nvf_executor_destroy(handle);
     return NULL;
   }
-  ExecutorObject *self = PyObject_New(ExecutorObject, executor_type);
-  if (!self) {
-    nvf_executor_destroy(handle);
-    return NULL;
-  }
-  Py_INCREF(args[0]);
-  self->handle = handle;
-  self->fusion = fusion;
-  self->is_large = simulates || num_exprs >= LARGE;
-  return (PyObject *)self;
+  return new_executor(handle, fusion, simulates || num_exprs >= LARGE);
+}
+
+PyObject *make_scheduled_executor(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module;
+  nvf_error error = {0};
+  nvf_executor handle;
+  int64_t launch[6];
+  if (!alive() || !check_count("scheduled_executor", nargs, 7, 7)) return NULL;
+  if (!PyObject_TypeCheck(args[0], fusion_type)) return PyErr_Format(PyExc_TypeError, "scheduled_executor() takes a Fusion, got %R", args[0]);
+  static const char *const names[] = {"bdimx", "bdimy", "bdimz", "gdimx", "gdimy", "gdimz"};
+  for (int i = 0; i < 6; i++)
+    if (as_int64(args[i + 1], "LaunchParams", names[i], &launch[i])) return NULL;
+  FusionObject *fusion = (FusionObject *)args[0];
+  int status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = nvf_executor_create_scheduled(fusion->handle, launch, &handle, &error);
+  Py_END_ALLOW_THREADS;
+  return check(status, &error) ? new_executor(handle, fusion, 1) : NULL;
 }
 
 static void executor_dealloc(PyObject *self) {
@@ -290,6 +313,20 @@ static PyObject *executor_first_shown(PyObject *self, PyObject *const *args, Py_
   return PyBool_FromLong(first);
 }
 
+/* prepare(inputs): makes the plan for inputs, or raises. */
+static PyObject *prepare_plan(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  int ignored = 0;
+  Run run;
+  if (!alive() || !check_count("prepare", nargs, 1, 1)) return NULL;
+  if (!PyList_Check(args[0])) return PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError, "prepare(): inputs must be a list, got %R", args[0]);
+  run.plan = 0;
+  int ok = read_inputs(&run, args[0], &ignored) && find_plan(SELF, &run, NVF_ANY_DEVICE);
+  if (run.plan) nvf_plan_release(run.plan);
+  inputs_end(&run.in);
+  if (!ok) return NULL;
+  Py_RETURN_NONE;
+}
+
 static PyObject *executor_fusion(PyObject *self, void *closure) {
   (void)closure;
   Py_INCREF((PyObject *)SELF->fusion);
@@ -306,6 +343,7 @@ static PyMethodDef methods[] = {
                "and its arguments, on lines of their own. Raises InvalidArgument, and Unsupported if there is no kernel.")},
     {"first_shown", FAST(executor_first_shown),
      PyDoc_STR("first_shown(inputs) -> bool\n\nWhether this is asked for the first time for inputs like these.")},
+    {"prepare", FAST(prepare_plan), PyDoc_STR("prepare(inputs)\n\nMakes the plan for inputs of this description, or raises.")},
     {NULL, NULL, 0, NULL},
 };
 

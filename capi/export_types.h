@@ -17,6 +17,7 @@ typedef const nvf_location *const_location;
 typedef const nvf_input *const_inputs;
 typedef const nvf_plan_description *const_description;
 typedef void *const *const_memories;
+typedef const int64_t *const_integers;
 typedef const nvfi_op *const_ops;
 
 #endif

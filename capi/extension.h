@@ -88,6 +88,7 @@ typedef struct {
   const char *function; /* for error texts */
   const char *noun;     /* what an argument is called there, before its number */
   int first;            /* the number of the first one */
+  int names;            /* whether text is the name of a member of an enumeration */
   FusionObject *fusion; /* of the first value among the arguments, or NULL; owned */
   struct block *blocks; /* memory of lists and texts, and snapshots of lists */
 } Arguments;
@@ -128,8 +129,17 @@ PyObject *call_operation(int32_t op, const char *name, PyObject *const *args, Py
 PyObject *floor_divide(PyObject *x, PyObject *y);
 const char *operation_name(int32_t op);
 
+/* New reference to the innermost fusion of this thread, or NULL with an exception
+ * that names the function. */
+FusionObject *current_fusion(const char *function);
+
 PyObject *push_fusion(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *pop_fusion(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+
+/* ---- schedule.c ---- */
+
+PyObject *schedule_call(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names);
+PyObject *primitive_table(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 
 /* ---- tensors.c ---- */
 
@@ -167,6 +177,7 @@ int mark_written(PyObject *tensor);
 int add_executor_type(PyObject *module);
 PyObject *set_hooks(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+PyObject *make_scheduled_executor(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 
 /* ---- location.c ---- */
 

@@ -190,14 +190,19 @@ static PyObject *fusion_outputs(PyObject *self, IGNORED) {
   return pairs;
 }
 
-static PyObject *fusion_text(PyObject *self, IGNORED) {
+/* A text about all of the fusion. */
+static PyObject *whole_text(PyObject *self, int (*get)(nvf_fusion, char **, nvf_error *)) {
   nvf_error error = {0};
   char *text;
-  if (!alive() || !check(nvf_fusion_text(SELF->handle, &text, &error), &error)) return NULL;
+  if (!alive() || !check(get(SELF->handle, &text, &error), &error)) return NULL;
   PyObject *result = PyUnicode_FromString(text);
   nvf_free(text);
   return result;
 }
+
+static PyObject *fusion_text(PyObject *self, IGNORED) { return whole_text(self, nvf_fusion_text); }
+static PyObject *fusion_script(PyObject *self, IGNORED) { return whole_text(self, nvf_schedule_script); }
+static PyObject *fusion_schedule_text(PyObject *self, IGNORED) { return whole_text(self, nvf_schedule_text); }
 
 static PyObject *fusion_python(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
   if (!check_count("python", nargs, 1, 1)) return NULL;
@@ -243,6 +248,15 @@ static PyObject *fusion_verify(PyObject *self, IGNORED) {
 static PyObject *fusion_provoke(PyObject *self, IGNORED) {
   nvf_error error = {0};
   return none_if(alive() && check(nvfi_provoke(SELF->handle, &error), &error));
+}
+
+static PyObject *fusion_run_script(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  nvf_error error = {0};
+  Py_ssize_t length;
+  if (!alive() || !check_count("run_script", nargs, 1, 1)) return NULL;
+  if (!PyUnicode_Check(args[0])) return PyErr_Format(type_error(), "run_script(): script must be a str, got %R", args[0]);
+  const char *script = PyUnicode_AsUTF8AndSize(args[0], &length);
+  return script ? none_if(check(nvf_schedule_run(SELF->handle, script, length, &error), &error)) : NULL;
 }
 
 static PyObject *fusion_frozen(PyObject *self, void *closure) {
@@ -312,6 +326,11 @@ static PyMethodDef methods[] = {
     {"stage", FAST(fusion_stage), PyDoc_STR("stage(name) -> str\n\nThe fusion as a stage shows it that needs no inputs.")},
     {"kernel", FAST(fusion_kernel),
      PyDoc_STR("kernel(index_type) -> str\n\nThe CUDA kernel of the fusion; index_type is the number of a DataType, that of Null to choose it.")},
+    {"script", fusion_script, METH_NOARGS, PyDoc_STR("script() -> str\n\nThe calls of schedule primitives made so far, one a line.")},
+    {"run_script", FAST(fusion_run_script),
+     PyDoc_STR("run_script(script)\n\nMakes the calls of a script, all or none. Raises what they raise, with the line.")},
+    {"schedule_text", fusion_schedule_text, METH_NOARGS,
+     PyDoc_STR("schedule_text() -> str\n\nLoops, memory and position of each tensor as they are scheduled now.")},
     {"freeze", fusion_freeze, METH_NOARGS, PyDoc_STR("freeze()\n\nEnds the definition.")},
     {"verify", fusion_verify, METH_NOARGS, PyDoc_STR("verify()\n\nRaises FusionError if the fusion breaks an invariant.")},
     {"parse", FAST(fusion_parse) | METH_CLASS,

@@ -13,6 +13,7 @@ import (
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
 )
 
 // A definition is a fusion that C holds. Executors work on copies, so its lock
@@ -20,8 +21,18 @@ import (
 type definition struct {
 	mu      sync.Mutex
 	fusion  *core.Fusion
-	file    string // of the last location, kept to share its memory
-	damaged error  // set by a panic while the fusion was being changed
+	sched   *schedule.Scheduled // nil before the first call of a primitive
+	file    string              // of the last location, kept to share its memory
+	damaged error               // set by a panic while the fusion was being changed
+}
+
+// view returns the tables that handles are of: those of the schedule, once there
+// is one, in which ids of the fusion keep their meaning.
+func (d *definition) view() *core.Fusion {
+	if d.sched != nil {
+		return d.sched.Fusion()
+	}
+	return d.fusion
 }
 
 // The numbers of nvfuser_go.h are those of package dtype.
@@ -43,7 +54,8 @@ func on(h C.nvf_fusion, e *C.nvf_error, call func() string, body func(d *definit
 	defer func() {
 		if r := recover(); r != nil {
 			d.damaged = caught(r, func() string {
-				return safely(call) + "\n\n" + safely(d.fusion.String) + "\n" + safely(func() string { return d.fusion.Python("nvfuser_fusion") })
+				return safely(call) + "\n\n" + safely(d.fusion.String) + "\n" + safely(func() string { return d.fusion.Python("nvfuser_fusion") }) +
+					safely(d.script)
 			})
 			status = report(e, d.damaged)
 		}
@@ -120,6 +132,9 @@ func nvf_define_tensor(h C.nvf_fusion, t C.const_tensor, out *C.nvf_value, e *C.
 		if t.stride_order != nil {
 			description.StrideOrder = append([]int64{}, unsafe.Slice((*int64)(unsafe.Pointer(t.stride_order)), n)...)
 		}
+		if d.sched != nil {
+			return scheduledAlready("define_tensor")
+		}
 		v, err := d.fusion.DefineTensor(description)
 		if err == nil {
 			*out = d.value(h, v)
@@ -134,6 +149,9 @@ func nvf_define_scalar(h C.nvf_fusion, t C.int32_t, out *C.nvf_value, e *C.nvf_e
 		kind, err := dtypeOf(int64(t), "define_scalar(): dtype is")
 		if err != nil {
 			return err
+		}
+		if d.sched != nil {
+			return scheduledAlready("define_scalar")
 		}
 		v, err := d.fusion.DefineScalar(kind)
 		if err == nil {
@@ -161,7 +179,7 @@ func nvf_define_constant(h C.nvf_fusion, number C.const_values, t C.int32_t, out
 		if err != nil {
 			return err
 		}
-		*out = d.value(h, d.fusion.Constant(value))
+		*out = d.value(h, d.view().Constant(value))
 		return nil
 	})
 }
@@ -193,6 +211,9 @@ func nvf_add_output(h C.nvf_fusion, tensor, alias C.const_values, e *C.nvf_error
 			if into, err = d.val(h, alias, "alias_input"); err != nil {
 				return err
 			}
+		}
+		if d.sched != nil {
+			return scheduledAlready("add_output")
 		}
 		return d.fusion.AddOutput(v, into)
 	})

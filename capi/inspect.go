@@ -42,7 +42,7 @@ func nvfi_list(h C.nvf_fusion, what C.int32_t, id C.uint32_t, items **C.nvf_valu
 }
 
 func (d *definition) list(h C.nvf_fusion, what C.int32_t, id C.uint32_t) ([]C.nvf_value, error) {
-	f := d.fusion
+	f := d.view()
 	switch what {
 	case C.NVFI_INPUTS:
 		return d.values(h, f.Inputs()), nil
@@ -120,13 +120,13 @@ func numbers[T ~uint32](ids []T) []C.nvf_value {
 // scalar value is a name for a part of the fusion that is there already, so
 // making one changes nothing, also after Freeze.
 func (d *definition) operands(id core.ExprID) []core.ValID {
-	var in []core.ValID
+	f, in := d.view(), []core.ValID(nil)
 	scalars := func(ids ...scalar.ID) {
 		for _, s := range ids {
-			in = append(in, d.fusion.ScalarVal(s))
+			in = append(in, f.ScalarVal(s))
 		}
 	}
-	for _, a := range d.fusion.Expr(id).Args {
+	for _, a := range f.Expr(id).Args {
 		switch a.Kind {
 		case core.TensorArg:
 			in = append(in, a.Tensor)
@@ -142,11 +142,11 @@ func (d *definition) operands(id core.ExprID) []core.ValID {
 }
 
 func (d *definition) uses(v core.ValID) []core.ExprID {
-	var uses []core.ExprID
-	isScalar := !d.fusion.Val(v).Tensor
-	for i := range d.fusion.NumExprs() {
+	f, uses := d.view(), []core.ExprID(nil)
+	isScalar := !f.Val(v).Tensor
+	for i := range f.NumExprs() {
 		id := core.ExprID(i)
-		in := d.fusion.TensorArgs(d.fusion.Expr(id))
+		in := f.TensorArgs(f.Expr(id))
 		if isScalar {
 			in = d.operands(id)
 		}
@@ -172,7 +172,7 @@ func nvfi_fact(h C.nvf_fusion, what C.int32_t, id C.uint32_t, out *C.int64_t, e 
 }
 
 func (d *definition) fact(what C.int32_t, id C.uint32_t) (int64, error) {
-	f := d.fusion
+	f := d.view()
 	truth := func(b bool) (int64, error) {
 		if b {
 			return 1, nil
@@ -181,7 +181,7 @@ func (d *definition) fact(what C.int32_t, id C.uint32_t) (int64, error) {
 	}
 	switch what {
 	case C.NVFI_FROZEN:
-		return truth(f.Frozen())
+		return truth(d.fusion.Frozen())
 	case C.NVFI_NUM_EXPRS:
 		return int64(f.NumExprs()), nil
 	case C.NVFI_IS_REDUCTION:
@@ -227,15 +227,20 @@ func nvfi_text(h C.nvf_fusion, what C.int32_t, id C.uint32_t, name C.const_text,
 }
 
 func (d *definition) text(what C.int32_t, id C.uint32_t, name string) (string, error) {
-	f := d.fusion
 	switch what {
 	case C.NVFI_PYTHON:
-		return f.Python(name), nil
+		return d.fusion.Python(name), nil
 	case C.NVFI_MATH:
-		return f.Math(id == 1), nil
+		return d.fusion.Math(id == 1), nil
+	}
+	f := d.view()
+	switch what {
 	case C.NVFI_VAL, C.NVFI_DOMAIN:
 		if err := checkID(id, f.NumVals(), "value"); err != nil {
 			return "", err
+		}
+		if what == C.NVFI_DOMAIN && d.sched != nil {
+			return d.sched.LoopText(core.ValID(id)), nil
 		}
 		if what == C.NVFI_DOMAIN {
 			return f.AxesString(f.Val(core.ValID(id)).Domain.Logical), nil
@@ -249,6 +254,9 @@ func (d *definition) text(what C.int32_t, id C.uint32_t, name string) (string, e
 	case C.NVFI_AXIS:
 		if err := checkID(id, f.NumAxes(), "axis"); err != nil {
 			return "", err
+		}
+		if d.sched != nil {
+			return d.sched.AxisText(core.AxisID(id)), nil
 		}
 		return f.AxisString(core.AxisID(id)), nil
 	case C.NVFI_STAGE:

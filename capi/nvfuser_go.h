@@ -118,7 +118,9 @@ enum nvf_kind {
   NVF_KIND_COMPLEX = 7, /* real, imag */
   NVF_KIND_DTYPE = 8,   /* integer: of enum nvf_dtype */
   NVF_KIND_LIST = 9,    /* items, integer: their number */
-  NVF_KIND_OTHER = 10   /* nothing that an operation takes; text: its type, for the error */
+  NVF_KIND_OTHER = 10,  /* nothing that an operation takes; text: its type, for the error */
+  NVF_KIND_NAME = 11,   /* text: a member of an enumeration, such as "grid_x" */
+  NVF_KIND_AXIS = 12    /* fusion, id: of an axis */
 };
 
 /* A list has at most this many items. */
@@ -224,6 +226,36 @@ NVF_API int nvf_call(nvf_fusion fusion, int32_t op, const nvf_value *args, int32
                      const char *const *keywords, int32_t num_keywords, const nvf_location *location,
                      nvf_value *results, int32_t *num_results, nvf_error *error);
 
+/* ---- Scheduling by hand ---- */
+
+/* Makes a call of the schedule primitive called `name`, such as "split", on the
+ * schedule of a fusion. The first call, also one that fails, completes the
+ * fusion: operations and outputs are then refused. args are as for nvf_call; the
+ * tensor of a method comes first, a dict is a list of lists of a key and a
+ * value. The results, in order, are new tensors. *refusals, if the pointer is not
+ * NULL, is a text with a line for each tensor that could not follow, NULL if all
+ * did; free it with nvf_free. A call that fails changes nothing. */
+NVF_API int nvf_schedule(nvf_fusion fusion, const char *name, const nvf_value *args, int32_t num_positional,
+                         const char *const *keywords, int32_t num_keywords, nvf_value *results, int32_t *num_results,
+                         char **refusals, nvf_error *error);
+
+/* Makes the calls of a script, `length` bytes of text with one call a line, as
+ * nvf_schedule_script gives it: all of them or, on an error, none. */
+NVF_API int nvf_schedule_run(nvf_fusion fusion, const char *script, int64_t length, nvf_error *error);
+
+/* Gives the calls made so far as a script. Free *script with nvf_free. */
+NVF_API int nvf_schedule_script(nvf_fusion fusion, char **script, nvf_error *error);
+
+/* Gives the loops, memory and position of each tensor as the schedule has them
+ * now. Free *text with nvf_free. */
+NVF_API int nvf_schedule_text(nvf_fusion fusion, char **text, nvf_error *error);
+
+/* Returns the table of primitives as a JSON array of objects. The text is static.
+ * Keys: name; method, whether it is called on a tensor; returns: nothing, tensor,
+ * tensors or refusals; does, a text; signature, as Python shows it; parameters:
+ * objects of name, kind (what is taken, in words), optional, default (text). */
+NVF_API const char *nvf_primitive_table(void);
+
 /* ---- Execution ---- */
 
 typedef uint64_t nvf_executor; /* handle; 0 is never one */
@@ -237,6 +269,12 @@ NVF_API int nvf_executor_create(nvf_fusion fusion, nvf_executor *executor, nvf_e
  * simulated on the CPU and checked: some thousand times slower. A fusion that no
  * scheduler takes is then refused. */
 NVF_API int nvf_executor_simulate(nvf_executor executor, nvf_error *error);
+
+/* What runs a fusion by its schedule as it is now, in the simulator of
+ * nvf_executor_simulate; later calls of nvf_schedule do not count. launch, if not
+ * NULL, are numbers of threads along x, y, z and of blocks along x, y, z that every
+ * launch must have; -1: any. */
+NVF_API int nvf_executor_create_scheduled(nvf_fusion fusion, const int64_t *launch, nvf_executor *executor, nvf_error *error);
 
 /* Forgets an executor. Its plans stay. A stale handle is ignored. */
 NVF_API void nvf_executor_destroy(nvf_executor executor);

@@ -62,9 +62,7 @@ PyObject *pop_fusion(PyObject *module, PyObject *const *args, Py_ssize_t nargs) 
   Py_RETURN_NONE;
 }
 
-/* New reference to the innermost fusion of this thread, or NULL with an
- * exception. */
-static FusionObject *current_fusion(const char *operation) {
+FusionObject *current_fusion(const char *operation) {
   PyObject *list = current_fusions(0);
   Py_ssize_t n = list ? PyList_Size(list) : 0;
   if (n == 0) {

@@ -57,8 +57,11 @@ func nvf_call(h C.nvf_fusion, op C.int32_t, args C.const_values, positional C.in
 				named[i] = core.Keyword{Name: keyword(keywords, i), Given: given[int(positional)+i]}
 			}
 		}
+		if d.sched != nil && row.Class != core.Query {
+			return scheduledAlready(row.Name)
+		}
 		d.locate(location)
-		out, err := d.fusion.Call(row, given[:positional], named)
+		out, err := d.view().Call(row, given[:positional], named)
 		if err != nil {
 			return err
 		}
@@ -115,6 +118,9 @@ func nvfi_floor_divide(h C.nvf_fusion, operands C.const_values, location C.const
 		y, err := d.argument(h, at(operands, 1), "floor_divide", "y")
 		if err != nil {
 			return err
+		}
+		if d.sched != nil {
+			return scheduledAlready("floor_divide")
 		}
 		d.locate(location)
 		v, err := d.floorDivide(x, y)

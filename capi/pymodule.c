@@ -35,6 +35,12 @@ static PyMethodDef functions[] = {
      PyDoc_STR("stages() -> str\n\n"
                "The stages that a fusion can be shown in: a line each, with fields between tabs: name, what it shows, its arguments,\n"
                "and 1 if it needs no inputs, else 0.")},
+    {"primitive_table", FAST(primitive_table),
+     PyDoc_STR("primitive_table() -> str\n\nThe table of schedule primitives as JSON; nvf_primitive_table in nvfuser_go.h describes the keys.")},
+    {"schedule", AS_FUNCTION(schedule_call), METH_FASTCALL | METH_KEYWORDS,
+     PyDoc_STR("schedule(name, *args, **kwargs)\n\nCalls the schedule primitive called name on the fusion of the tensors among the arguments, or else on the\n"
+               "current one. Members of enumerations are given by name, dicts as lists of pairs. Gives the new tensors, or the list of\n"
+               "reasons why tensors could not follow, or None.")},
     {"set_exceptions", FAST(set_exceptions),
      PyDoc_STR("set_exceptions(FusionError, InvalidArgument, InvalidType, Unsupported)\n\n"
                "Registers the exceptions to raise. Unsupported is called with a second argument, a list of (by, rule, tensor, sentence).")},
@@ -50,6 +56,10 @@ static PyMethodDef functions[] = {
     {"executor", FAST(make_executor),
      PyDoc_STR("executor(fusion, simulates=False) -> Executor\n\nCompletes the fusion and gives what runs it, by simulated GPU kernels if asked. "
                "Equal fusions share their programs.")},
+    {"scheduled_executor", FAST(make_scheduled_executor),
+     PyDoc_STR("scheduled_executor(fusion, bdimx, bdimy, bdimz, gdimx, gdimy, gdimz) -> Executor\n\n"
+               "Completes the fusion and gives what runs it by its schedule as it is now, in the simulator. The numbers are what every\n"
+               "launch must have; -1: any.")},
     {"push_fusion", FAST(push_fusion),
      PyDoc_STR("push_fusion(fusion)\n\nMakes fusion the one that this thread's operations without operands of a fusion act on.")},
     {"pop_fusion", FAST(pop_fusion), PyDoc_STR("pop_fusion(fusion)\n\nUndoes the last push_fusion(fusion) of this thread.")},

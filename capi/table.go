@@ -10,16 +10,24 @@ import (
 	"sync"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
 )
 
-// tableText is in C memory for the life of the process, as versionText is.
-var tableText = sync.OnceValue(func() C.const_text {
-	text, err := json.Marshal(core.DescribeOps())
-	if err != nil {
-		text = []byte("[]") // strings and numbers only: cannot happen
-	}
-	return C.const_text(C.CString(string(text)))
-})
+// A tableText is JSON in C memory for the life of the process, as versionText is.
+func tableText[T any](describe func() []T) func() C.const_text {
+	return sync.OnceValue(func() C.const_text {
+		text, err := json.Marshal(describe())
+		if err != nil {
+			text = []byte("[]") // strings and numbers only: cannot happen
+		}
+		return C.const_text(C.CString(string(text)))
+	})
+}
+
+var opTable, primitiveTable = tableText(core.DescribeOps), tableText(schedule.DescribePrimitives)
 
 //export nvf_op_table
-func nvf_op_table() C.const_text { return tableText() }
+func nvf_op_table() C.const_text { return opTable() }
+
+//export nvf_primitive_table
+func nvf_primitive_table() C.const_text { return primitiveTable() }

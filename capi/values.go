@@ -30,7 +30,7 @@ func isDType(n int64) bool { return n >= 0 && n <= 255 && dtype.Type(n).Valid() 
 // value is v as C sees it.
 func (d *definition) value(h C.nvf_fusion, v core.ValID) C.nvf_value {
 	kind := C.int32_t(C.NVF_KIND_SCALAR)
-	if d.fusion.Val(v).Tensor {
+	if d.view().Val(v).Tensor {
 		kind = C.NVF_KIND_TENSOR
 	}
 	return C.nvf_value{kind: kind, id: C.uint32_t(v), fusion: h}
@@ -49,10 +49,20 @@ func (d *definition) given(h C.nvf_fusion, v C.const_values) (core.Given, error)
 		if d == nil || v.fusion != h {
 			return core.Given{}, core.InvalidArgumentf(" belongs to another fusion: a value is used only in the fusion that it was defined in")
 		}
-		if int(v.id) >= d.fusion.NumVals() {
-			return core.Given{}, core.InvalidArgumentf(" is value %d, and the fusion has %d values", uint32(v.id), d.fusion.NumVals())
+		if n := d.view().NumVals(); int(v.id) >= n {
+			return core.Given{}, core.InvalidArgumentf(" is value %d, and the fusion has %d values", uint32(v.id), n)
 		}
 		return core.Given{Kind: core.GivenVal, Val: core.ValID(v.id)}, nil
+	case C.NVF_KIND_AXIS:
+		if d == nil || v.fusion != h {
+			return core.Given{}, core.InvalidArgumentf(" is an axis of another fusion")
+		}
+		if n := d.view().NumAxes(); int(v.id) >= n {
+			return core.Given{}, core.InvalidArgumentf(" is axis %d, and the fusion has %d axes", uint32(v.id), n)
+		}
+		return core.Given{Kind: core.GivenAxis, Axis: core.AxisID(v.id)}, nil
+	case C.NVF_KIND_NAME:
+		return core.Given{Kind: core.GivenName, Name: C.GoString(v.text)}, nil
 	case C.NVF_KIND_BOOL:
 		x := scalar.Value{Type: dtype.Bool}
 		if v.integer != 0 {

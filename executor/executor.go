@@ -11,6 +11,7 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
 )
 
 // maxPlans bounds the plans of an executor. A program of dynamic shapes that
@@ -22,6 +23,9 @@ type Executor struct {
 	f    *core.Fusion
 	text string
 	key  []bool // by input: a scalar whose value a plan depends on
+
+	byHand  *schedule.Scheduled // how it is computed; nil: as a scheduler says
+	demands Launch              // on launches of byHand
 
 	lock     sync.RWMutex
 	plans    map[string]*entry
@@ -36,7 +40,18 @@ type entry struct {
 }
 
 func newExecutor(f *core.Fusion, text string) *Executor {
-	return &Executor{f: f, text: text, key: structuralScalars(f), plans: map[string]*entry{}}
+	return &Executor{f: f, text: text, key: structuralScalars(f), plans: map[string]*entry{}, demands: AnyLaunch}
+}
+
+// NewScheduled returns an executor that is in no cache. It computes f, which is
+// frozen, by s, a schedule of it, in the simulator. Its plans fail with
+// InvalidArgument if s is not legal, is not launched as demanded, or needs more
+// than a device of compute capability 9.0 has, and with Unsupported if s cannot
+// be lowered.
+func NewScheduled(f *core.Fusion, s *schedule.Scheduled, demands Launch) *Executor {
+	e := newExecutor(f, f.String())
+	e.byHand, e.demands = s, demands
+	return e
 }
 
 // Fusion returns the definition.
@@ -132,6 +147,11 @@ func (e *Executor) PlanWith(inputs []Input, o Options) (*Plan, error) {
 	buffer := keys.Get().(*[]byte)
 	defer keys.Put(buffer)
 	key := e.appendKey((*buffer)[:0], inputs)
+	if e.byHand != nil {
+		for i := range inputs {
+			key = append(key, byte(min(bits.TrailingZeros64(uint64(uintptr(inputs[i].Data))), 4)))
+		}
+	}
 	if o.Simulate {
 		key = binary.AppendVarint(append(key, 'S'), int64(o.Candidate))
 	}

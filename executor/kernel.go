@@ -73,12 +73,6 @@ func (t *task) compileAny(outputs []OutputDescription, first int) (*compiled, er
 	return c, &core.Unsupported{What: "no schedule of this fusion can be lowered", Refusals: slices.Compact(refusals)}
 }
 
-// compileScheduled returns the kernel of s, a schedule of t by the caller.
-func (t *task) compileScheduled(outputs []OutputDescription, s *schedule.Scheduled) (*compiled, error) {
-	c := &compiled{task: t, s: s.Clone()}
-	return c, c.lowerTo(outputs)
-}
-
 // lowerTo makes the kernel of the task, which writes outputs as they are
 // described.
 func (c *compiled) lowerTo(outputs []OutputDescription) error {

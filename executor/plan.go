@@ -48,7 +48,10 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Simulate {
+	switch {
+	case e.byHand != nil:
+		return e.planByHand(b, inputs, e.byHand)
+	case o.Simulate:
 		return e.simulation(b, inputs, o.Candidate)
 	}
 	outputs, err := describeOutputs(e.f, b, inputs)

@@ -58,22 +58,9 @@ func (e *Executor) simulation(b *core.Binding, inputs []Input, candidate int) (*
 func (e *Executor) PlanScheduled(inputs []Input, s *schedule.Scheduled) (p *Plan, err error) {
 	err = e.guard(inputs, func() error {
 		b, err := check(e.f, inputs)
-		if err != nil {
-			return err
+		if err == nil {
+			p, err = e.planByHand(b, inputs, s)
 		}
-		outputs, err := describeOutputs(e.f, b, inputs)
-		if err != nil {
-			return err
-		}
-		t := &task{f: e.f, b: b}
-		for k := range e.f.Outputs() {
-			t.outputs = append(t.outputs, k)
-		}
-		c, err := t.compileScheduled(outputs, s)
-		if err != nil {
-			return err
-		}
-		p, err = e.simulated(b, inputs, outputs, c)
 		return err
 	})
 	return p, err

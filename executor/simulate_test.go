@@ -271,7 +271,7 @@ output %2
 			p := prepare(c)
 			want, err := f.Eval(p.arrays, p.scalars, random)
 			require.NoError(t, err)
-			plan, err := executorOf(t, f).PlanScheduled(p.inputs, s)
+			plan, err := executor.NewScheduled(f, s, executor.AnyLaunch).Plan(p.inputs)
 			require.NoError(t, err)
 			got, _, err := p.runPlan(t, plan, random)
 			requireNoError(t, err)

@@ -105,7 +105,7 @@ type Outcome struct {
 }
 
 // Call makes a call of p as a caller spelled it; the tensor of a method comes
-// first. A call that fails changes nothing; one that does not is kept for
+// first, or a loop axis of it, which stands for the two. A call that fails changes nothing; one that does not is kept for
 // [Scheduled.Script].
 //
 // Errors: InvalidType if an argument is of the wrong kind or missing;
@@ -166,6 +166,13 @@ func (c *call) axes(name string) []core.AxisID { return c.argument(name).axes }
 func (c *call) bind(given []core.Given, keywords []core.Keyword) (Call, error) {
 	record := Call{Primitive: c.p}
 	if c.p.Method {
+		if len(given) > 0 && given[0].Kind == core.GivenAxis {
+			v := c.s.loopOwner(given[0].Axis)
+			if v == core.NoVal {
+				return record, core.InvalidArgumentf("%s(): the axis is in no loop domain: it was split or merged", c.p.Name)
+			}
+			given = append([]core.Given{{Kind: core.GivenVal, Val: v}}, given...)
+		}
 		if len(given) == 0 || !c.isTensor(given[0]) {
 			return record, core.InvalidTypef("%s(): it is called on a tensor, as tv1.%s()", c.p.Name, c.p.Name)
 		}
@@ -208,7 +215,42 @@ func (c *call) bind(given []core.Given, keywords []core.Keyword) (Call, error) {
 		}
 		record.Arguments = append(record.Arguments, Argument{keyword, c.s.valueOf(params[i].Kind, &c.values[i], c.tensor)})
 	}
+	record.Arguments = c.needed(record.Arguments)
 	return record, nil
+}
+
+// needed returns arguments, which are bound, less the last ones that say what
+// leaving them out says too.
+func (c *call) needed(arguments []Argument) []Argument {
+	at := len(c.p.Parameters)
+	for len(arguments) > 0 {
+		for at--; !c.values[at].present; at-- {
+		}
+		p, last := &c.p.Parameters[at], &arguments[len(arguments)-1]
+		isDefault := p.Optional && last.Kind == ListValue && len(last.List) == 0
+		if p.Default.Kind != core.GivenNone {
+			var a argument
+			if err := c.take(p, &a, p.Default); err == nil {
+				v := c.s.valueOf(p.Kind, &a, c.tensor)
+				isDefault = v.Kind == last.Kind && v.Int == last.Int && v.Word == last.Word
+			}
+		}
+		if !isDefault {
+			break
+		}
+		arguments = arguments[:len(arguments)-1]
+	}
+	return arguments
+}
+
+// loopOwner returns the tensor that has a among its loop axes, or NoVal.
+func (s *Scheduled) loopOwner(a core.AxisID) core.ValID {
+	for v := range s.f.NumVals() {
+		if v := core.ValID(v); s.f.Val(v).Tensor && slices.Contains(s.Loop(v), a) {
+			return v
+		}
+	}
+	return core.NoVal
 }
 
 func (c *call) isTensor(g core.Given) bool {

@@ -24,6 +24,25 @@ func (s *Scheduled) axisName(a core.AxisID) string {
 	return text
 }
 
+// AxisText is the text of an axis that [core.Fusion.AxisString] gives, with its
+// parallel type in place of the S of serial.
+func (s *Scheduled) AxisText(a core.AxisID) string {
+	text := s.f.AxisString(a)
+	if p := s.Parallel(a); p != Serial {
+		text = strings.Replace(text, "S", p.String(), 1)
+	}
+	return text
+}
+
+// LoopText shows the loop domain of v so.
+func (s *Scheduled) LoopText(v core.ValID) string {
+	names := []string{}
+	for _, a := range s.Loop(v) {
+		names = append(names, s.AxisText(a))
+	}
+	return "[" + strings.Join(names, ", ") + "]"
+}
+
 func (s *Scheduled) domainText(axes []core.AxisID) string {
 	names := make([]string, len(axes))
 	for i, a := range axes {

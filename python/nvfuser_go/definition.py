@@ -16,19 +16,22 @@ from nvfuser_go.errors import (
     InvalidArgument,
     InvalidType,
     MissingDefinition,
-    unsupported,
 )
 from nvfuser_go.fusion import (
     FUNCTION_NAME,
     Fusion,
     FusionExecutorCache,
     FusionGuard,
+    KernelExecutor,
     add_scalar,
     add_tensor,
     compute_tensor_descriptor,
 )
 from nvfuser_go.inputs import as_list, device_index
 from nvfuser_go.pytorch_utils import data_type_of
+
+if TYPE_CHECKING:
+    from nvfuser_go.parameters import HeuristicParams
 
 Inputs = Iterable[Any]
 
@@ -62,7 +65,11 @@ class FusionDefinition:
         from nvfuser_go import _ops as ops
     else:
         ops = _C.ops
-    sched = schedule
+
+    @property
+    def sched(self) -> schedule.Scheduling:
+        """The functions of the module `schedule` for this fusion."""
+        return schedule.Scheduling(lambda: self.fusion)
 
     def __enter__(self) -> "FusionDefinition":
         if hasattr(self, "fec"):
@@ -237,6 +244,8 @@ class FusionDefinition:
             raise AssertionError("KernelExecutor already exists! Use manual_execute() to execute the fusion.")
         self._defined()
         fusion = self.fusion
+        if fusion._core.script():
+            raise InvalidArgument("execute(): the fusion is scheduled by the program: run it with manual_execute()")
         fusion._complete()  # in the `with` block it may not be: what follows there would be lost
         self.__dict__.setdefault("fec", FusionExecutorCache(fusion))  # the one of the first of several threads
         self.__dict__.pop("_fusion", None)
@@ -274,12 +283,27 @@ class FusionDefinition:
             raise InvalidArgument(f"{method}(): the fusion has not been executed")
         return self.fec
 
-    def manual_execute(self, inputs: Inputs, heuristic_params: Any = None) -> list[torch.Tensor]:
-        """Runs the fusion by a schedule of the user. Raises Unsupported, and AssertionError after execute()."""
+    def manual_execute(self, inputs: Inputs, heuristic_params: "HeuristicParams | None" = None) -> list[torch.Tensor]:
+        """Runs the fusion by the schedule that the program made, and returns its outputs.
+
+        The schedule is that of the first call: `ke`, the KernelExecutor, holds it. heuristic_params: its lparams and
+        cparams hold for the kernel. This build runs it on CPU tensors in a simulator, as a device of compute capability
+        9.0 would, which reports what such a device would leave undefined.
+
+        Raises AssertionError after execute(), MissingDefinition without a definition, InvalidArgument for inputs that
+        do not fit the definition and for a schedule that is not legal or exceeds the device, Unsupported for one that
+        this build cannot lower; the texts name the tensor and the rule.
+        """
         if hasattr(self, "fec"):
             raise AssertionError("FusionExecutorCache already exists! Use execute() to execute the fusion.")
         self._defined()
-        raise unsupported("FusionDefinition.manual_execute()")
+        inputs = as_list(inputs, "manual_execute()")
+        if not hasattr(self, "ke"):
+            executor = KernelExecutor()
+            given = () if heuristic_params is None else (heuristic_params.lparams, heuristic_params.cparams)
+            executor.compile(self.fusion, inputs, *given)
+            self.__dict__.setdefault("ke", executor)  # the one of the first of several threads
+        return self.ke.run(inputs)
 
     def validate(
         self,
@@ -310,8 +334,15 @@ class FusionDefinition:
     def manual_validate(
         self, inputs: Inputs, reference_outputs: Sequence[torch.Tensor] | None = None
     ) -> list[torch.Tensor]:
-        """As validate(), through manual_execute(). Raises Unsupported."""
-        return self.manual_execute(inputs)
+        """As validate(), through manual_execute()."""
+        from nvfuser_go import validation
+
+        self._ready()
+        inputs = as_list(inputs, "manual_validate()")
+        before = validation.copies(self.fusion, inputs)
+        outputs = self.manual_execute(inputs)
+        validation.Expectation(self.fusion, before, reference_outputs).compare(outputs)
+        return outputs
 
     def repro_script_for(self, inputs: Inputs | None = None) -> str:
         """A stand-alone script that defines the fusion and, if inputs are given, executes it on tensors of their

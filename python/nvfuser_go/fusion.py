@@ -13,12 +13,12 @@ import torch
 
 from nvfuser_go import _C, dump, options
 from nvfuser_go.enums import DataType
-from nvfuser_go.errors import InvalidArgument, InvalidType, unsupported
-from nvfuser_go.inputs import ANY_DEVICE, PLAIN, device_number, prepare
+from nvfuser_go.errors import FusionError, InvalidArgument, InvalidType, unsupported
+from nvfuser_go.inputs import ANY_DEVICE, PLAIN, as_list, device_number, prepare
 from nvfuser_go.pytorch_utils import data_type_of
 
 if TYPE_CHECKING:
-    from nvfuser_go.parameters import CompileParams
+    from nvfuser_go.parameters import CompileParams, LaunchParams
 
 FUNCTION_NAME = "nvfuser_fusion"
 
@@ -433,23 +433,66 @@ def _scheduled(tensor_transforms: bool) -> tuple[str, ...]:
 
 
 class KernelExecutor:
-    """Compiles one kernel from a schedule that the user made. Not in this build: every method raises Unsupported."""
+    """Compiles one kernel from a schedule that the program made, and runs it.
+
+    It runs on CPU tensors in a simulator, as a device of compute capability 9.0 would. May be used from several threads
+    once it is compiled.
+    """
 
     def __init__(self, fusion_id: int = 0, concrete_id: int = 0, runtime_id: int = 0, group_id: int = 0) -> None:
         self.fusion_id, self.concrete_id, self.runtime_id, self.group_id = fusion_id, concrete_id, runtime_id, group_id
 
-    def compile(self, fusion: Fusion, args: Sequence[Any] = (), *_: Any, **__: Any) -> None:
-        """Raises Unsupported."""
-        raise unsupported("KernelExecutor.compile()")
+    def compile(
+        self,
+        fusion: Fusion,
+        args: Iterable[Any] = (),
+        launch_constraints: "LaunchParams | None" = None,
+        compile_params: "CompileParams | None" = None,
+        scheduler_type: Any = None,
+    ) -> None:
+        """Takes the schedule of the fusion as it is now; later schedule calls do not count.
 
-    def run(self, args: Sequence[Any], *_: Any, **__: Any) -> list[Any]:
-        """Raises Unsupported."""
-        raise unsupported("KernelExecutor.run()")
+        launch_constraints: the numbers of threads and blocks that every launch must have, where they are not -1.
+        args: inputs, by which what depends on sizes is checked now; without them it is when the kernel runs.
+        Raises as FusionDefinition.manual_execute.
+        """
+        if not isinstance(fusion, Fusion):
+            raise InvalidType(f"KernelExecutor.compile(): fusion must be a Fusion, got {fusion!r}")
+        self._launch, self._compile = launch_constraints, compile_params
+        dims = ("bdimx", "bdimy", "bdimz", "gdimx", "gdimy", "gdimz")
+        launch = [-1 if launch_constraints is None else getattr(launch_constraints, name) for name in dims]
+        executor = _C.scheduled_executor(fusion._core, *launch)
+        args = as_list(args, "KernelExecutor.compile()")
+        if args:
+            prepared, _ = prepare(args)
+            executor.prepare(prepared)
+        self._executor = executor
+
+    def run(
+        self,
+        args: Iterable[Any],
+        launch_constraints: "LaunchParams | None" = None,
+        compile_params: "CompileParams | None" = None,
+    ) -> list[torch.Tensor]:
+        """Runs the kernel and returns the outputs. The constraints, if given, must be those of compile()."""
+        if not self.is_compiled():
+            raise FusionError("KernelExecutor.run(): nothing is compiled: call compile() first")
+        for name, given, known in (
+            ("launch_constraints", launch_constraints, self._launch),
+            ("compile_params", compile_params, self._compile),
+        ):
+            if given is not None and given != known:
+                raise InvalidArgument(
+                    f"KernelExecutor.run(): {name} is {given}, but the kernel is compiled for {known}"
+                )
+        inputs, as_arrays = prepare(as_list(args, "KernelExecutor.run()"))
+        outputs = self._executor.execute(inputs)
+        return [tensor.numpy() for tensor in outputs] if as_arrays else outputs
 
     def is_compiled(self) -> bool:
-        """False: nothing can be compiled."""
-        return False
+        """Whether compile() has succeeded."""
+        return hasattr(self, "_executor")
 
     def is_programmatic_dependent_launch_enabled(self) -> bool:
-        """Raises Unsupported."""
-        raise unsupported("KernelExecutor.is_programmatic_dependent_launch_enabled()")
+        """False: a kernel starts when the one before it in the stream has ended."""
+        return False

@@ -1,26 +1,165 @@
-"""Scheduling by hand: `fd.sched` and methods of tensors and axes. Not in this build: all of it raises Unsupported."""
+"""Scheduling by hand: the functions of `fd.sched`, and the methods of tensors and axes that change a schedule.
+
+The first call on a fusion completes it and gives it a schedule, in which every tensor is computed by serial loops over
+its own axes. From then on the domains of tensors are those of the schedule. A call that fails changes nothing.
+
+The calls are those of the table of primitives of the compiled core, which binds and checks the arguments:
+
+    InvalidType      an argument is missing or of the wrong kind
+    InvalidArgument  a value breaks a rule; the text names the tensor, the axis and the rule
+    Unsupported      this build has no meaning for it
+
+`fd.sched.inline_most()` acts on the fusion of fd. Called as functions of this module, what takes no tensor acts on the
+fusion that is being defined on the thread.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
 from nvfuser_go import _C
 from nvfuser_go.unavailable import function
 
-bounded_transform_backward = function(__name__, "bounded_transform_backward")
-transform_like = function(__name__, "transform_like")
-parallelize_like = function(__name__, "parallelize_like")
-inline_most = function(__name__, "inline_most")
-inline_at = function(__name__, "inline_at")
+if TYPE_CHECKING:
+    from nvfuser_go.enums import ParallelType
+    from nvfuser_go.fusion import Fusion
+
+#: The rows of the table: dicts with the keys that nvf_primitive_table in nvfuser_go.h lists.
+PRIMITIVES: list[dict[str, Any]] = json.loads(_C.primitive_table())
+
+
+def _plain(value: Any) -> Any:
+    """An argument as the core reads it: members by name, dicts as pairs, sets as lists."""
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, Mapping):
+        return [list(item) for item in value.items()]
+    if isinstance(value, set | frozenset):
+        return sorted(_plain(item) for item in value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def call(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Calls the primitive `name`; the tensor of a method comes first."""
+    return _C.schedule(name, *map(_plain, args), **{key: _plain(value) for key, value in kwargs.items()})
+
+
+def transform_like(reference_tv: Any, selected_tensors: Sequence[Any] = ()) -> list[str] | None:
+    """Gives the selected tensors, or all, the loop domain of the reference.
+
+    What cannot follow keeps its loops; the reasons are returned, None if there are none.
+    """
+    return call("transform_like", reference_tv, selected_tensors)
+
+
+def bounded_transform_backward(
+    from_tv: Any, pos: int, to: Sequence[Any], propagate_parallel_type: bool = False
+) -> list[str] | None:
+    """Gives the producers of `from_tv`, as far as the tensors of `to`, its first `pos` loops (-1: all).
+
+    With propagate_parallel_type also their parallel types. What cannot follow keeps its loops; the reasons are
+    returned, None if there are none.
+    """
+    return call("bounded_transform_backward", from_tv, pos, to, propagate_parallel_type)
+
+
+def parallelize_like(
+    reference_tv: Any,
+    pos: int = -1,
+    selected_tensors: Sequence[Any] = (),
+    selected_parallel_types: "Iterable[ParallelType]" = frozenset(),
+    propagate_padding: bool = True,
+) -> None:
+    """Gives the loop axes of the selected tensors, or of all, the parallel types of the reference's.
+
+    Those of corresponding axes among the first `pos` (-1: all), if they are among selected_parallel_types, or that is
+    empty. Axes are not padded: propagate_padding changes nothing.
+    """
+    call("parallelize_like", reference_tv, pos, selected_tensors, list(selected_parallel_types), propagate_padding)
+
+
+def inline_most(selected_tensors: Sequence[Any] = ()) -> None:
+    """Computes the selected tensors, or all, inside the loops of their consumers, as far as possible."""
+    call("inline_most", selected_tensors)
+
+
+def inline_at(
+    reference_tv: Any, pos: int = -1, best_effort: bool = False, selected_tensors: Sequence[Any] = ()
+) -> None:
+    """Computes the selected tensors, or all, inside the loops that correspond to the first `pos` of the reference.
+
+    -1: all of them. With best_effort as far as possible, else too far is an error that says what stops it.
+    """
+    call("inline_at", reference_tv, pos, best_effort, selected_tensors)
+
+
+def warp_specialize(
+    tv: Any,
+    number_of_stages: int,
+    prefetch_distance: int,
+    parallel_type: "ParallelType",
+    num_registers: Sequence[int] | None = None,
+) -> None:
+    """Raises Unsupported with the reason: all warps of a block run one program."""
+    call("warp_specialize", tv, number_of_stages, prefetch_distance, parallel_type, num_registers)
+
+
 can_schedule = function(__name__, "can_schedule")
 find_compatible_schedulers = function(__name__, "find_compatible_schedulers")
 compute_heuristics = function(__name__, "compute_heuristics")
 schedule = function(__name__, "schedule")
-warp_specialize = function(__name__, "warp_specialize")
 
-for _kind, _names in (
-    (
-        _C.TensorView,
-        "cache_after cache_before set_memory_type split inner_split outer_split merge reorder swizzle swizzle1d rfactor"
-        " set_allocation_domain set_device_mesh",
-    ),
-    (_C.IterDomain, "parallelize"),
-):
-    for _name in _names.split():
-        setattr(_kind, _name, function(_kind.__name__, _name))
+
+class Scheduling:
+    """The functions of this module for one fusion."""
+
+    def __init__(self, fusion: "Callable[[], Fusion]") -> None:
+        self._fusion = fusion
+
+    def __getattr__(self, name: str) -> Any:
+        found = globals().get(name)
+        if name.startswith("_") or not callable(found):
+            raise AttributeError(f"fd.sched has no function {name!r}")
+
+        def bound(*args: Any, **kwargs: Any) -> Any:
+            from nvfuser_go.fusion import FusionGuard
+
+            with FusionGuard(self._fusion()):
+                return found(*args, **kwargs)
+
+        bound.__name__, bound.__doc__ = name, found.__doc__
+        return bound
+
+    def script(self) -> str:
+        """The calls made so far, one a line: from the fusion and this text the schedule can be made again."""
+        return self._fusion()._core.script()
+
+    def run_script(self, script: str) -> None:
+        """Makes the calls of a text that `script` gave: all or, if one fails, none. The error tells the line."""
+        self._fusion()._core.run_script(script)
+
+    def text(self) -> str:
+        """Loops, memory and position of each tensor as they are scheduled now."""
+        return self._fusion()._core.schedule_text()
+
+
+def _method(row: dict[str, Any]) -> Any:
+    name = row["name"]
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return call(name, self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__module__ = __name__
+    method.__doc__ = f"{name}{row['signature']}\n\n{row['does']}"
+    return method
+
+
+for _row in PRIMITIVES:
+    if _row["method"]:
+        setattr(_C.TensorView, _row["name"], _method(_row))
+_C.IterDomain.parallelize = _method(next(row for row in PRIMITIVES if row["name"] == "parallelize"))
+_C.TensorView.set_device_mesh = function("TensorView", "set_device_mesh")

@@ -1,0 +1,143 @@
+package main
+
+/*
+#include "export_types.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/executor"
+)
+
+// scheduled returns the schedule of d, which completes the definition.
+func (d *definition) scheduled() *schedule.Scheduled {
+	if d.sched == nil {
+		d.fusion.Freeze()
+		d.sched = schedule.New(d.fusion)
+	}
+	return d.sched
+}
+
+// scheduledAlready is the error of a change of the fusion after a schedule call.
+func scheduledAlready(call string) error {
+	return core.InvalidArgumentf("%s(): the fusion is being scheduled, and the first schedule call completed it: add operations and outputs before", call)
+}
+
+// script is the schedule for a report.
+func (d *definition) script() string {
+	if d.sched == nil {
+		return ""
+	}
+	return "\n" + d.sched.Script().String()
+}
+
+//export nvf_schedule
+func nvf_schedule(h C.nvf_fusion, name C.const_text, args C.const_values, positional C.int32_t, keywords C.const_texts, numKeywords C.int32_t,
+	results *C.nvf_value, numResults *C.int32_t, refusals **C.char, e *C.nvf_error) C.int {
+	p := schedule.Lookup(C.GoString(name))
+	if p == nil {
+		return report(e, core.InvalidArgumentf("there is no schedule primitive %s", C.GoString(name)))
+	}
+	if positional < 0 || numKeywords < 0 {
+		return report(e, core.InvalidArgumentf("%s(): a negative number of arguments", p.Name))
+	}
+	var given []core.Given
+	describe := func() string { return fmt.Sprintf("%s %+v %d", p.Name, given, int(numKeywords)) }
+	return on(h, e, describe, func(d *definition) error {
+		s := d.scheduled()
+		for i := range int(positional) + int(numKeywords) {
+			g, err := d.given(h, at(args, i))
+			if err != nil {
+				return fmt.Errorf("%s(): argument %d%w", p.Name, i+1, err)
+			}
+			given = append(given, g)
+		}
+		var named []core.Keyword
+		for i := range int(numKeywords) {
+			named = append(named, core.Keyword{Name: keyword(keywords, i), Given: given[int(positional)+i]})
+		}
+		out, err := s.Call(p, given[:positional], named)
+		if err != nil {
+			return err
+		}
+		if refusals != nil {
+			*refusals = nil
+			if lines := refusalLines(out.Refusals); lines != "" {
+				*refusals = cText(lines)
+			}
+		}
+		return d.give(h, out.Tensors, results, numResults)
+	})
+}
+
+func refusalLines(refusals []core.Refusal) string {
+	var lines []string
+	for _, r := range refusals {
+		lines = append(lines, r.Tensor+": "+r.Sentence)
+	}
+	return strings.Join(lines, "\n")
+}
+
+//export nvf_schedule_run
+func nvf_schedule_run(h C.nvf_fusion, text C.const_text, length C.int64_t, e *C.nvf_error) C.int {
+	if length < 0 || text == nil && length > 0 {
+		return report(e, core.InvalidArgumentf("schedule_run(): length is %d and script is %v", int64(length), text))
+	}
+	source := string(unsafe.Slice((*byte)(unsafe.Pointer(text)), int(length)))
+	return on(h, e, named("schedule_run\n\n"+source), func(d *definition) error {
+		script, err := schedule.ParseScript(source)
+		if err != nil {
+			return err
+		}
+		return d.scheduled().Run(script)
+	})
+}
+
+//export nvf_schedule_script
+func nvf_schedule_script(h C.nvf_fusion, out **C.char, e *C.nvf_error) C.int {
+	return on(h, e, named("schedule_script"), func(d *definition) error {
+		text := ""
+		if d.sched != nil {
+			text = d.sched.Script().String()
+		}
+		*out = cText(text)
+		return nil
+	})
+}
+
+//export nvf_schedule_text
+func nvf_schedule_text(h C.nvf_fusion, out **C.char, e *C.nvf_error) C.int {
+	return on(h, e, named("schedule_text"), func(d *definition) error {
+		s := d.sched
+		if s == nil {
+			f := d.fusion.Clone()
+			f.Freeze()
+			s = schedule.New(f)
+		}
+		*out = cText(s.String())
+		return nil
+	})
+}
+
+//export nvf_executor_create_scheduled
+func nvf_executor_create_scheduled(h C.nvf_fusion, launch C.const_integers, out *C.nvf_executor, e *C.nvf_error) C.int {
+	return on(h, e, named("executor of a schedule"), func(d *definition) error {
+		s := d.scheduled()
+		f := d.fusion.Clone()
+		f.Freeze()
+		demands := executor.AnyLaunch
+		if launch != nil {
+			sizes := unsafe.Slice((*int64)(unsafe.Pointer(launch)), 6)
+			copy(demands.Block[:], sizes[:3])
+			copy(demands.Grid[:], sizes[3:])
+		}
+		*out = C.nvf_executor(handles.put(&execution{Executor: executor.NewScheduled(f, s.Clone(), demands)}))
+		return nil
+	})
+}

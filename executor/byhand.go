@@ -1,0 +1,112 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+)
+
+// A Launch is a number of blocks and of threads along x, y and z; -1: any.
+type Launch struct{ Grid, Block [3]int64 }
+
+// AnyLaunch demands nothing.
+var AnyLaunch = Launch{Grid: [3]int64{-1, -1, -1}, Block: [3]int64{-1, -1, -1}}
+
+// planByHand returns the plan that simulates s.
+func (e *Executor) planByHand(b *core.Binding, inputs []Input, s *schedule.Scheduled) (*Plan, error) {
+	outputs, err := describeOutputs(e.f, b, inputs)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSchedule(s); err != nil {
+		return nil, err
+	}
+	t := &task{f: e.f, b: b}
+	for k := range e.f.Outputs() {
+		t.outputs = append(t.outputs, k)
+	}
+	c := &compiled{task: t, s: s.Clone()}
+	c.options.Alignment = func(v core.ValID) int { return alignmentOf(c.s.Fusion(), v, inputs) }
+	if err := c.lowerTo(outputs); err != nil {
+		return nil, err
+	}
+	if err := e.checkLaunch(c, inputs); err != nil {
+		return nil, err
+	}
+	return e.simulated(b, inputs, outputs, c)
+}
+
+// alignmentOf returns the bytes that divide the address of the first element of v
+// in global memory: of an input what its data say, and of the output that is
+// written there; torch and we allocate others at multiples of 16.
+func alignmentOf(f *core.Fusion, v core.ValID, inputs []Input) int {
+	for _, o := range f.Outputs() {
+		if o.Val == v && o.Alias != core.NoVal {
+			v = o.Alias
+		}
+	}
+	at := slices.Index(f.Inputs(), v)
+	if at < 0 || inputs[at].Data == nil {
+		return 16
+	}
+	return 1 << min(bits.TrailingZeros64(uint64(uintptr(inputs[at].Data))), 4)
+}
+
+// checkSchedule fails unless s can be lowered, as far as the schedule tells. The
+// error is the user's mistake.
+func checkSchedule(s *schedule.Scheduled) error {
+	err := s.Verify()
+	if err == nil {
+		return nil
+	}
+	if refused := (*schedule.Refused)(nil); errors.As(err, &refused) {
+		return &core.Unsupported{What: "the schedule cannot be computed", Refusals: []core.Refusal{refused.Refusal}}
+	}
+	return core.InvalidArgumentf("the schedule cannot be computed: %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+}
+
+// checkLaunch fails if the launch of c on inputs exceeds what a device of compute
+// capability 9.0 has, or is not as demanded.
+func (e *Executor) checkLaunch(c *compiled, inputs []Input) error {
+	h, err := c.host(&Call{Inputs: inputs})
+	if err != nil {
+		return err
+	}
+	launch := &c.kernel.Launch
+	var is Launch
+	for i := range 3 {
+		if is.Grid[i], err = h.size(launch.Grid[i]); err != nil {
+			return err
+		}
+		if is.Block[i], err = h.size(launch.Block[i]); err != nil {
+			return err
+		}
+	}
+	shared, err := h.size(launch.Shared)
+	if err != nil {
+		return err
+	}
+	if err = kir.Hopper.Check(is.Grid, is.Block, launch.Cluster, shared); err == nil {
+		err = c.kernel.CheckLimits(kir.Hopper)
+	}
+	if err != nil {
+		return core.InvalidArgumentf("the schedule cannot be launched: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	for i, axis := range "xyz" {
+		for _, x := range []struct {
+			name     string
+			is, want int64
+		}{{"bdim", is.Block[i], e.demands.Block[i]}, {"gdim", is.Grid[i], e.demands.Grid[i]}} {
+			if x.want >= 0 && x.want != x.is {
+				return core.InvalidArgumentf("the launch parameter %s is %d, but the schedule makes it %d", fmt.Sprintf("%s%c", x.name, axis), x.want, x.is)
+			}
+		}
+	}
+	return nil
+}
