@@ -61,7 +61,10 @@ func (d *disjoint) unite(a, b core.AxisID) (kept, gone core.AxisID) {
 
 // A classes is a partition of axes that is closed under congruence: equal
 // transforms of mapped inputs have mapped outputs; and backwards, if their
-// inputs have equal extents too, since 2*6 and 3*4 are both 12.
+// inputs have equal extents too, since 2*6 and 3*4 are both 12. Of the transforms
+// of operations, a split that divides is a merge read backwards, so that what is
+// reshaped there and back has the axes that it had. For those of loops this is
+// left out: promotion needs to know how a loop came about.
 type classes struct {
 	disjoint
 	f        *core.Fusion
@@ -69,7 +72,9 @@ type classes struct {
 	extent   []scalar.ID          // of a root: a constant if some member has one
 	forward  map[signature]core.TransformID
 	backward map[signature]core.TransformID
-	apart    *apartness // nil: any two axes may be united
+	product  map[product]core.TransformID
+	reshapes map[core.TransformID]bool // whose products take part
+	apart    *apartness                // nil: any two axes may be united
 	pending  [][2]core.AxisID
 }
 
@@ -85,8 +90,16 @@ type signature struct {
 	extents     [2]scalar.ID
 }
 
-func newClasses(f *core.Fusion, apart *apartness) *classes {
-	c := &classes{f: f, forward: map[signature]core.TransformID{}, backward: map[signature]core.TransformID{}, apart: apart}
+// A product is the three axes of a merge, or of a split that divides, as classes;
+// as a key it has either no whole, or no parts but their extents.
+type product struct {
+	outer, inner, whole core.AxisID
+	extents             [2]scalar.ID
+}
+
+func newClasses(f *core.Fusion, reshapes map[core.TransformID]bool, apart *apartness) *classes {
+	c := &classes{f: f, reshapes: reshapes, forward: map[signature]core.TransformID{}, backward: map[signature]core.TransformID{},
+		product: map[product]core.TransformID{}, apart: apart}
 	c.growTo(f.NumAxes())
 	return c
 }
@@ -188,6 +201,7 @@ func (c *classes) rekey(id core.TransformID) {
 	} else if other != id {
 		c.joinAll(results(t), results(c.f.Transform(other)))
 	}
+	c.rekeyProduct(id)
 	key = c.backwardSignature(t)
 	if other, ok := c.backward[key]; !ok {
 		c.backward[key] = id
@@ -195,6 +209,68 @@ func (c *classes) rekey(id core.TransformID) {
 		for k, a := range inputs(t) {
 			c.pending = append(c.pending, [2]core.AxisID{a, c.f.Transform(other).In[k]})
 		}
+	}
+}
+
+// productOf returns the axes of a merge, or of a split that divides. Broadcasts
+// have none: their parts have other extents than their factors. Nor do axes of
+// extent 1, which almost-exact classes look through by rules of their own.
+func (c *classes) productOf(t *core.Transform) (p product, ok bool) {
+	switch t.Kind {
+	case core.Merge:
+		p = product{outer: t.In[0], inner: t.In[1], whole: t.Out[0]}
+	case core.Split:
+		p = product{outer: t.Out[0], inner: t.Out[1], whole: t.In[0]}
+		of := func(extent func(core.AxisID) scalar.ID) bool {
+			return c.f.Scalars().Mul(extent(p.outer), extent(p.inner)) == extent(p.whole)
+		}
+		ok = of(func(a core.AxisID) scalar.ID { return c.extent[c.find(a)] }) || of(func(a core.AxisID) scalar.ID { return c.f.Axis(a).Extent })
+		if !ok {
+			return p, false
+		}
+	default:
+		return p, false
+	}
+	for _, a := range []core.AxisID{p.outer, p.inner, p.whole} {
+		if n, isConst := c.f.Scalars().ConstInt(c.extent[c.find(a)]); c.f.Axis(a).Kind == core.Broadcast || isConst && n == 1 {
+			return p, false
+		}
+	}
+	return p, true
+}
+
+// classesOf returns the product of t as classes.
+func (c *classes) classesOf(t *core.Transform) (p product, ok bool) {
+	p, ok = c.productOf(t)
+	return product{outer: c.find(p.outer), inner: c.find(p.inner), whole: c.find(p.whole)}, ok
+}
+
+// rekeyProduct unites what follows from two products with the same parts, or
+// with the same whole and parts of the same extents.
+func (c *classes) rekeyProduct(id core.TransformID) {
+	p, ok := c.productOf(c.f.Transform(id))
+	if !ok || !c.reshapes[id] {
+		return
+	}
+	outer, inner := c.find(p.outer), c.find(p.inner)
+	c.meet(product{outer: outer, inner: inner, whole: core.NoAxis}, id)
+	c.meet(product{outer: core.NoAxis, inner: core.NoAxis, whole: c.find(p.whole), extents: [2]scalar.ID{c.extent[outer], c.extent[inner]}}, id)
+}
+
+// meet enters a product by a key; one that is there already is the same.
+func (c *classes) meet(key product, id core.TransformID) {
+	known, ok := c.product[key]
+	if !ok {
+		c.product[key] = id
+		return
+	}
+	t, u := c.f.Transform(id), c.f.Transform(known)
+	p, _ := c.productOf(t)
+	q, _ := c.productOf(u)
+	if isAxis(key.whole) {
+		c.joinAll([]core.AxisID{p.outer, p.inner}, []core.AxisID{q.outer, q.inner})
+	} else {
+		c.joinAll([]core.AxisID{p.whole}, []core.AxisID{q.whole})
 	}
 }
 

@@ -19,11 +19,12 @@ type coverage struct {
 	nothing map[core.AxisID]bool          // exact classes of broadcasts
 	covers  map[[2]core.AxisID]bool
 	within  map[[2]core.AxisID]bool
+	sides   map[[2]core.AxisID]bool
 }
 
 func newCoverage(p *promoter) *coverage {
 	c := &coverage{exact: p.exact, of: map[core.AxisID][]core.AxisID{}, side: map[core.AxisID]int{}, from: map[core.AxisID]core.AxisID{},
-		made: map[core.AxisID]core.AxisID{}, nothing: map[core.AxisID]bool{}, covers: map[[2]core.AxisID]bool{}, within: map[[2]core.AxisID]bool{}}
+		made: map[core.AxisID]core.AxisID{}, nothing: map[core.AxisID]bool{}, covers: map[[2]core.AxisID]bool{}, within: map[[2]core.AxisID]bool{}, sides: map[[2]core.AxisID]bool{}}
 	note := func(a core.AxisID) {
 		r := c.exact.find(a)
 		if p.f.Axis(a).Kind == core.Broadcast {
@@ -44,13 +45,14 @@ func newCoverage(p *promoter) *coverage {
 	return c
 }
 
-// elements returns the coverage of class r. An exact graph may have cycles; a
-// class on its own path adds nothing.
+// elements returns the coverage of class r. An exact graph has cycles where what
+// is reshaped or padded comes back to what it was: a class on its own path is an
+// element.
 func (c *coverage) elements(r core.AxisID) []core.AxisID {
 	if list, ok := c.of[r]; ok {
 		return list
 	}
-	c.of[r] = nil
+	c.of[r] = []core.AxisID{r}
 	a, ok := c.made[r]
 	var list []core.AxisID
 	switch {
@@ -120,9 +122,15 @@ func (c *coverage) covered(x, y core.AxisID) bool {
 // enough: what is outer in an axis says nothing of what is outer in its inner
 // part.
 func (c *coverage) sameSide(x, y core.AxisID) bool {
+	key := [2]core.AxisID{x, y}
+	if v, ok := c.sides[key]; ok {
+		return v
+	}
+	c.sides[key] = false // on its own path
 	fromX, splitX := c.from[x]
 	fromY, splitY := c.from[y]
-	return splitX && splitY && c.side[x] == c.side[y] && !slices.ContainsFunc(c.elements(fromY), func(b core.AxisID) bool {
+	c.sides[key] = splitX && splitY && c.side[x] == c.side[y] && !slices.ContainsFunc(c.elements(fromY), func(b core.AxisID) bool {
 		return !slices.ContainsFunc(c.elements(fromX), func(a core.AxisID) bool { return a == b || c.sameSide(a, b) })
 	})
+	return c.sides[key]
 }

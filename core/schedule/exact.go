@@ -37,7 +37,7 @@ func (s *Scheduled) exactClasses(f *core.Fusion) (exact *classes, throughInputs 
 }
 
 func (s *Scheduled) buildExact(f *core.Fusion, throughInputs bool) *classes {
-	exact := newClasses(f, nil)
+	exact := newClasses(f, s.reshapes(), nil)
 	for _, id := range s.transforms() {
 		exact.add(id)
 	}
@@ -88,6 +88,17 @@ func (s *Scheduled) transforms() []core.TransformID {
 	return list
 }
 
+// reshapes returns the transforms of operations.
+func (s *Scheduled) reshapes() map[core.TransformID]bool {
+	of := map[core.TransformID]bool{}
+	for _, v := range s.Tensors() {
+		for _, id := range above(s.f, s.f.Val(v).Domain.Logical) {
+			of[id] = true
+		}
+	}
+	return of
+}
+
 func (s *Scheduled) checkSelfMapping(exact *classes) error {
 	meets := s.meetings(exact)
 	for _, v := range s.Tensors() {
@@ -97,14 +108,14 @@ func (s *Scheduled) checkSelfMapping(exact *classes) error {
 		for _, id := range s.history(v) {
 			t := s.f.Transform(id)
 			if t.Kind == core.ResizeAxis && !s.unchanged(t) && meets[[2]core.AxisID{exact.find(t.Out[0]), exact.find(t.In[0])}] {
-				return s.refuse("self-mapping", v, "%s is one element of an axis and meets that axis, so that one loop would need two indices", s.name(v))
+				return s.refuse("self-mapping", v, "%s is one element of an axis and meets that axis, so that one loop would need two indices: compute it in a kernel of its own, or twice", s.name(v))
 			}
 		}
 		for _, domain := range [][]core.AxisID{s.f.Val(v).Domain.Root, s.f.Val(v).Domain.Logical, s.Loop(v)} {
 			seen := map[core.AxisID]bool{}
 			for _, a := range domain {
 				if seen[exact.find(a)] {
-					return s.refuse("self-mapping", v, "two axes of %s always have the same index as far as the operations say, as in x + permute(x, [1, 0]), so that loops cannot tell them apart", s.name(v))
+					return s.refuse("self-mapping", v, "two axes of %s always have the same index as far as the operations say, as in x + permute(x, [1, 0]), so that loops cannot tell them apart: compute it in a kernel of its own, or twice", s.name(v))
 				}
 				seen[exact.find(a)] = true
 			}
@@ -143,7 +154,7 @@ func (s *Scheduled) almostExact(f *core.Fusion, exact *classes, transforms []cor
 	again := splitAgain(f, exact, transforms)
 	for {
 		leadingTo(again, f, exact, transforms)
-		almost := newClasses(f, newApartness(s, f, exact))
+		almost := newClasses(f, exact.reshapes, newApartness(s, f, exact))
 		s.joinExact(almost, throughInputs)
 		for _, id := range transforms {
 			almost.add(id)

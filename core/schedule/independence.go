@@ -32,7 +32,7 @@ func (s *Scheduled) checkIndependence(exact *classes) error {
 		if s.isInput(v) || c.check(s.realClasses(exact, d.Logical)) && c.check(s.realClasses(exact, d.Root)) {
 			continue
 		}
-		return s.refuse("self-mapping", v, "the index of an axis of %s follows from those of others, as in x[:, None] + reshape(x, [6, 2]) or x[:, None] + pad(x), so that one loop would need two indices", s.name(v))
+		return s.refuse("self-mapping", v, "the index of an axis of %s follows from those of others, as in x[:, None] + reshape(x, [6, 2]) or x[:, None] + pad(x), so that one loop would need two indices: compute what it is made from in a kernel of its own, or twice", s.name(v))
 	}
 	return nil
 }
@@ -51,14 +51,18 @@ func (s *Scheduled) realClasses(exact *classes, axes []core.AxisID) []core.AxisI
 func (s *Scheduled) newIndependence(exact *classes) *independence {
 	c := &independence{touching: map[core.AxisID][]int{}, checked: map[string]bool{}}
 	type key struct {
-		in  signature
-		out [2]core.AxisID
+		in      signature
+		out     [2]core.AxisID
+		product product // of a merge or a split that undoes one: the same relation
 	}
 	seen := map[key]bool{}
 	for _, v := range s.Tensors() {
 		for _, id := range above(s.f, s.f.Val(v).Domain.Logical) {
 			t := s.f.Transform(id)
-			k := key{exact.forwardSignature(t, t.In), [2]core.AxisID{exact.find(t.Out[0]), exact.find(t.Out[1])}}
+			k := key{in: exact.forwardSignature(t, t.In), out: [2]core.AxisID{exact.find(t.Out[0]), exact.find(t.Out[1])}}
+			if p, ok := exact.classesOf(t); ok {
+				k = key{product: p}
+			}
 			if seen[k] || t.Kind == core.ResizeAxis && s.unchanged(t) {
 				continue
 			}

@@ -299,3 +299,24 @@ func TestSplitBroadcastOfASum(t *testing.T) {
 	require.NoError(t, s.Split(tv(s, 1), 1, 4, true))
 	requireEval(t, s)
 }
+
+// What is reshaped there and back makes the classes of axes a cycle: 2*3 is made
+// from 6, and 6 from 2*3.
+func TestCoverageOfACycle(t *testing.T) {
+	s := parsed(t, `%0 = tensor i64 [6, 2, 3] contiguity=[yes, yes, yes]
+%1 = tensor i64 [6] contiguity=[yes]
+%2 = neg %0
+%3 = reshape %2 new_shape=[2, 3, 6]
+%4 = broadcast %1 is_broadcast_dim=[true, true, false]
+%5 = add %3, %4
+%6 = reshape %3 new_shape=[6, 2, 3]
+%7 = sub %6, %2
+output %5
+output %7
+`)
+	v := tv(s, 7)
+	steps(t, s.Split(v, 1, 4, false), s.Merge(v, 0, 1), s.Reorder(v, map[int]int{1: 2}))
+	done[[]core.Refusal](t)(s.TransformLike(v, nil))
+	steps(t, s.InlineMost(nil, nil))
+	requireEval(t, s)
+}

@@ -136,6 +136,8 @@ func (b *builder) operation(kind string, v core.ValID) {
 		b.one(kind, v, shape)
 	case "reshape":
 		b.apply("reshape", core.TensorOf(v), b.literals(b.regrouped(shape)))
+	case "back":
+		b.back(v)
 	case "resize":
 		b.pad(v, shape)
 	case "slice", "cat", "select", "index_select", "gather", "take_along_axis", "scatter":
@@ -232,6 +234,16 @@ func (b *builder) one(kind string, v core.ValID, shape []int64) {
 			b.apply("expand", core.TensorOf(v), b.literals(shape))
 		}
 		return
+	}
+}
+
+// back reshapes v to the shape of a tensor before it and combines the two.
+func (b *builder) back(v core.ValID) {
+	w := b.tensors[b.IntN(len(b.tensors))]
+	if shape := b.shape(w); core.NumElements(shape) == core.NumElements(b.shape(v)) {
+		if r, ok := b.apply("reshape", core.TensorOf(v), b.literals(shape)); ok {
+			b.binary(r, w)
+		}
 	}
 }
 

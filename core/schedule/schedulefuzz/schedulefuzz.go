@@ -69,6 +69,7 @@ func Sets() []Set {
 		{Name: "red", Operations: []string{"unary", "binary", "row", "grow", "reduce", "reduce"}},
 		{Name: "shape", Operations: []string{"unary", "binary", "row", "grow", "permute", "reshape"}},
 		{Name: "all", Operations: []string{"unary", "binary", "row", "grow", "reduce", "permute", "reshape", "resize", "expand", "squeeze"}},
+		{Name: "back", Operations: []string{"unary", "row", "grow", "reduce", "permute", "reshape", "reshape", "back", "back", "back"}},
 		{Name: "symbolic", Operations: []string{"unary", "binary", "row", "grow", "reduce", "permute"}, Symbolic: true},
 	}
 }
