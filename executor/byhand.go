@@ -27,7 +27,7 @@ func (e *Executor) planByHand(b *core.Binding, inputs []Input, s *schedule.Sched
 	if err := checkSchedule(s); err != nil {
 		return nil, err
 	}
-	t := &task{f: e.f, b: b}
+	t := &task{f: e.f, b: b, inputs: described(inputs)}
 	for k := range e.f.Outputs() {
 		t.outputs = append(t.outputs, k)
 	}
@@ -78,21 +78,12 @@ func (e *Executor) checkLaunch(c *compiled, inputs []Input) error {
 	if err != nil {
 		return err
 	}
-	launch := &c.kernel.Launch
 	var is Launch
-	for i := range 3 {
-		if is.Grid[i], err = h.size(launch.Grid[i]); err != nil {
-			return err
-		}
-		if is.Block[i], err = h.size(launch.Block[i]); err != nil {
-			return err
-		}
-	}
-	shared, err := h.size(launch.Shared)
-	if err != nil {
+	var shared int64
+	if is.Grid, is.Block, shared, err = h.integers.Launched(); err != nil {
 		return err
 	}
-	if err = kir.Hopper.Check(is.Grid, is.Block, launch.Cluster, shared); err == nil {
+	if err = kir.Hopper.Check(is.Grid, is.Block, c.kernel.Launch.Cluster, shared); err == nil {
 		err = c.kernel.CheckLimits(kir.Hopper)
 	}
 	if err != nil {

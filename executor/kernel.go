@@ -79,6 +79,14 @@ func (c *compiled) lowerTo(outputs []OutputDescription) error {
 	if err := c.layOut(outputs); err != nil {
 		return err
 	}
+	known, err := c.s.Fusion().Bind(valuesOf(c.inputs))
+	if err != nil {
+		return err
+	}
+	c.options.Value = func(h kir.HostValue) (int64, bool) {
+		n, err := c.integer(known, c.inputs, h)
+		return n, err == nil
+	}
 	c.options.Promise = c.promise
 	return c.lower()
 }
@@ -94,12 +102,10 @@ func (c *compiled) lower() (err error) {
 }
 
 // promise says of the sizes that the kernel is for which are not 0: lowering may
-// rely on that.
+// rely on that, and not on more, so that kernels of other sizes are alike.
 func (c *compiled) promise(h kir.HostValue) scalar.Facts {
-	if h.Scalar != scalar.None && int(h.Scalar) < c.f.Scalars().Len() {
-		if n, err := c.b.Int(h.Scalar); err == nil && n > 0 {
-			return scalar.Range(1, math.MaxInt64)
-		}
+	if n, ok := c.options.Value(h); ok && n > 0 && h.Stride < 0 {
+		return scalar.Range(1, math.MaxInt64)
 	}
 	return scalar.Unknown()
 }
@@ -138,7 +144,7 @@ type host struct {
 	*compiled
 	call     *Call
 	b        *core.Binding
-	integers map[uint32]int64 // by symbol
+	integers *kir.Integers
 }
 
 // host returns the host of a launch, which knows its integers. The lock must be
@@ -148,16 +154,9 @@ func (c *compiled) host(call *Call) (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &host{compiled: c, call: call, b: b, integers: map[uint32]int64{}}
-	for _, a := range c.kernel.Arguments {
-		if a.Kind != kir.IndexScalar {
-			continue
-		}
-		if h.integers[uint32(a.Symbol)], err = h.integer(a.Host); err != nil {
-			return nil, err
-		}
-	}
-	return h, nil
+	h := &host{compiled: c, call: call, b: b}
+	h.integers, err = c.kernel.Integers(func(_ int, a *kir.Argument) (int64, error) { return c.integer(b, call.Inputs, a.Host) })
+	return h, err
 }
 
 // input returns the place of v among the inputs, or -1.
@@ -171,7 +170,8 @@ func (h *host) number(a kir.Argument) (scalar.Value, error) {
 	case kir.RandomOffset:
 		return integer(int64(h.call.Random.Offset)), nil
 	case kir.IndexScalar:
-		return scalar.Value{Type: dtype.Index, I: h.integers[uint32(a.Symbol)]}, nil
+		n, _ := h.integers.Of(a.Symbol)
+		return scalar.Value{Type: dtype.Index, I: n}, nil
 	}
 	if a.Host.Tensor != core.NoVal {
 		x := &h.call.Inputs[h.input(a.Host.Tensor)]
@@ -184,26 +184,19 @@ func (h *host) number(a kir.Argument) (scalar.Value, error) {
 	return core.ConvertScalar(a.DType, v), nil
 }
 
-func (h *host) integer(v kir.HostValue) (int64, error) {
+// integer returns an integer of a launch with inputs, of which b is the sizes and
+// scalars.
+func (c *compiled) integer(b *core.Binding, inputs []Input, v kir.HostValue) (int64, error) {
 	if v.Stride < 0 {
-		return h.b.Int(v.Scalar)
+		return b.Int(v.Scalar)
 	}
-	alloc, _ := h.s.Allocation(v.Tensor)
-	x := &h.call.Inputs[h.input(v.Tensor)]
+	f := c.s.Fusion()
+	alloc, _ := c.s.Allocation(v.Tensor)
+	x := &inputs[slices.Index(f.Inputs(), v.Tensor)]
 	if core.NumElements(x.Sizes) == 0 {
 		return 0, nil
 	}
-	d := slices.Index(h.s.Fusion().Val(v.Tensor).Domain.Logical, alloc[v.Stride])
-	return x.Strides[d], nil
-}
-
-// size evaluates an expression of the kernel's arguments.
-func (h *host) size(id scalar.ID) (int64, error) {
-	t := h.kernel.Scalars
-	v, err := t.Eval(id, func(s scalar.ID) (scalar.Value, error) {
-		return scalar.Value{Type: t.Type(s), I: h.integers[t.Tag(s).Val]}, nil
-	}, core.EvalOpaque, nil)
-	return v.I, err
+	return x.Strides[slices.Index(f.Val(v.Tensor).Domain.Logical, alloc[v.Stride])], nil
 }
 
 // element reads one of type t.

@@ -201,7 +201,7 @@ func (r *simulation) arguments() ([]sim.Argument, error) {
 func (r *simulation) memory(a kir.Argument) (*sim.Memory, error) {
 	h, v := r.host, a.Host.Tensor
 	buffer := &h.kernel.Buffers[a.Buffer]
-	n, err := h.size(buffer.Size)
+	n, err := h.integers.Eval(buffer.Size)
 	if err != nil {
 		return nil, err
 	}

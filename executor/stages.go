@@ -225,7 +225,7 @@ func (h *host) text(a kir.Argument) (string, error) {
 	switch {
 	case a.Kind == kir.Pointer:
 		buffer := &h.kernel.Buffers[a.Buffer]
-		n, err := h.size(buffer.Size)
+		n, err := h.integers.Eval(buffer.Size)
 		return fmt.Sprintf("pointer to %d elements of %s", max(n, 0), buffer.DType.Text()), err
 	case a.Kind == kir.RandomSeed:
 		return "the seed of the run", nil
@@ -249,23 +249,13 @@ func showLaunch(x *Inspection, _ []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	launch := &x.c.kernel.Launch
-	var grid, block [3]int64
-	for i := range 3 {
-		if grid[i], err = h.size(launch.Grid[i]); err != nil {
-			return "", err
-		}
-		if block[i], err = h.size(launch.Block[i]); err != nil {
-			return "", err
-		}
-	}
-	shared, err := h.size(launch.Shared)
+	grid, block, shared, err := h.integers.Launched()
 	cooperative := ""
-	if launch.Cooperative {
+	if x.c.kernel.Launch.Cooperative {
 		cooperative = ", all resident at once"
 	}
 	return fmt.Sprintf("grid %s%s\nblock %s\ncluster %s\nshared memory %d\n",
-		listed(grid[:]), cooperative, listed(block[:]), listed(launch.Cluster[:]), shared), err
+		listed(grid[:]), cooperative, listed(block[:]), listed(x.c.kernel.Launch.Cluster[:]), shared), err
 }
 
 func showShared(x *Inspection, _ []string) (string, error) {
@@ -273,6 +263,6 @@ func showShared(x *Inspection, _ []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	shared, err := h.size(x.c.kernel.Launch.Shared)
+	_, _, shared, err := h.integers.Launched()
 	return fmt.Sprintln(shared), err
 }

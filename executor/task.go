@@ -10,12 +10,13 @@ import (
 type task struct {
 	f       *core.Fusion
 	b       *core.Binding
-	outputs []int // of the fusion, by output of f
+	inputs  []Input // descriptions
+	outputs []int   // of the fusion, by output of f
 }
 
 // newTask returns the task that outputs leave of f; nil if no kernel is needed.
 func newTask(f *core.Fusion, inputs []Input, b *core.Binding, outputs []OutputDescription) (*task, error) {
-	t := &task{}
+	t := &task{inputs: described(inputs)}
 	var list []core.Output
 	listed := map[core.ValID]bool{}
 	for k, o := range f.Outputs() {

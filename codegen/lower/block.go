@@ -324,6 +324,7 @@ func (r *threadReduction) grid(id core.ExprID) error {
 	r.first(func() {
 		r.b.Add(kir.Fence{Scope: kir.GridScope})
 		old := r.b.AtomicAdd(r.name("old"), r.b.Number(dtype.Int, 1), r.b.At(counter, segment))
+		r.below[old] = blocks
 		r.b.Add(kir.Fence{Scope: kir.GridScope}) // and the barrier before the ticket is read
 		r.b.Store(r.b.Index(dtype.Int, old), ticket)
 	})

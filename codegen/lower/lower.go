@@ -17,8 +17,7 @@ type Options struct {
 	// Index is the type of index arithmetic: Int32, Int, or Null to choose it.
 	Index dtype.Type
 	// Value gives the integers of a launch. With it the index type is that which
-	// holds every index of a launch with integers up to these; without it, that
-	// which the facts allow.
+	// holds every index of that launch; without it, that which the facts allow.
 	Value func(kir.HostValue) (int64, bool)
 	// Promise returns what the host promises about an integer argument, beside
 	// that it is not negative: bounds and divisors. Nil: nothing.
@@ -121,8 +120,9 @@ type lowering struct {
 	numStatements int
 	ahead         *pipeline // its loads are being emitted; nil: no loads ahead
 	guarded       []*guarded
-	fast          *fastCopy // being emitted; nil: none
-	unswitched    bool      // a copy of an unswitched nest is being emitted
+	below         map[index]index // what an integer that an element becomes stays below
+	fast          *fastCopy       // being emitted; nil: none
+	unswitched    bool            // a copy of an unswitched nest is being emitted
 }
 
 func newLowering(a *Analysis, o Options) *lowering {
@@ -130,7 +130,7 @@ func newLowering(a *Analysis, o Options) *lowering {
 		o.Name = "kernel"
 	}
 	b := kir.NewBuilder(o.Name, dtype.Int)
-	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}, reads: map[core.ValID][]touch{}, writes: map[core.ValID][]touch{}}
+	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}, below: map[index]index{}, reads: map[core.ValID][]touch{}, writes: map[core.ValID][]touch{}}
 	l.arguments = newArguments(l)
 	return l
 }

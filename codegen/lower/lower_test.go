@@ -5,33 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"nvfuser_go/codegen/kir"
-	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/schedule"
 )
-
-// The index type holds every index of a launch, if the options say what its
-// integers are, or else of any.
-func TestIndexType(t *testing.T) {
-	s := parsed(t, bias)
-	must(t, s.InlineMost(nil, nil))
-	sized := func(n int64) Options {
-		return Options{Value: func(kir.HostValue) (int64, bool) { return n, true }}
-	}
-	for _, x := range []struct {
-		options Options
-		want    dtype.Type
-	}{
-		{Options{}, dtype.Int},
-		{sized(40000), dtype.Int32},
-		{sized(50000), dtype.Int}, // squared
-		{Options{Index: dtype.Int32}, dtype.Int32},
-	} {
-		k, err := Lower(s, x.options)
-		require.NoError(t, err)
-		require.Equal(t, x.want, k.Index)
-	}
-}
 
 func TestRefusals(t *testing.T) {
 	for _, x := range []struct {

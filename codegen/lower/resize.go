@@ -204,5 +204,7 @@ func (l *lowering) position(v kir.ValueID, n index) index {
 	if n == l.t.Int(1) {
 		return l.t.Int(0)
 	}
-	return l.b.Let(l.name("at"), v, below(l.t.Facts(n)))
+	at := l.b.Let(l.name("at"), v, below(l.t.Facts(n)))
+	l.below[at] = n
+	return at
 }

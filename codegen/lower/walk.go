@@ -1,8 +1,6 @@
 package lower
 
 import (
-	"slices"
-
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core/scalar"
 )
@@ -55,11 +53,9 @@ func eachLoad(k *kir.Kernel, id kir.ValueID, yield func(*kir.Access, bool)) {
 	}
 }
 
-// eachExpr calls yield for the index expressions of a kernel.
-func eachExpr(k *kir.Kernel, yield func(scalar.ID)) {
-	for _, id := range slices.Concat(k.Launch.Grid[:], k.Launch.Block[:], []scalar.ID{k.Launch.Shared}) {
-		yield(id)
-	}
+// bodyExprs calls yield for the index expressions that threads compute, and for
+// the coordinates of accesses.
+func bodyExprs(k *kir.Kernel, yield func(scalar.ID)) {
 	walk(k.Body, func(s kir.Statement) {
 		statementExprs(k, s, yield)
 		eachAccess(k, s, func(a *kir.Access, _ bool) {

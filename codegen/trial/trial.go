@@ -75,7 +75,7 @@ type Launch struct {
 	bind     *core.Binding
 	memory   map[core.ValID]*fusionfuzz.Memory
 	pointed  map[*fusionfuzz.Memory]*sim.Memory
-	integers map[kir.SymbolID]int64
+	integers *kir.Integers
 }
 
 // Launch makes memory and evaluates the arguments for one launch.
@@ -87,7 +87,10 @@ func (t *Trial) Launch() (*Launch, error) {
 		return nil, err
 	}
 	l := &Launch{Arguments: make([]sim.Argument, len(t.Kernel.Arguments)), t: t, bind: bind,
-		memory: map[core.ValID]*fusionfuzz.Memory{}, pointed: map[*fusionfuzz.Memory]*sim.Memory{}, integers: map[kir.SymbolID]int64{}}
+		memory: map[core.ValID]*fusionfuzz.Memory{}, pointed: map[*fusionfuzz.Memory]*sim.Memory{}}
+	if l.integers, err = t.Kernel.Integers(func(_ int, a *kir.Argument) (int64, error) { return l.integer(a.Host) }); err != nil {
+		return nil, err
+	}
 	for i, a := range t.Kernel.Arguments {
 		if a.Kind != kir.Pointer {
 			if err := l.number(a, &l.Arguments[i].Number); err != nil {
@@ -130,10 +133,8 @@ func (l *Launch) number(a kir.Argument, to *scalar.Value) (err error) {
 	case kir.RandomOffset:
 		*to = integer(int64(l.t.Random.Offset))
 	case kir.IndexScalar:
-		var n int64
-		n, err = l.integer(a.Host)
+		n, _ := l.integers.Of(a.Symbol)
 		*to = scalar.Value{Type: dtype.Index, I: n}
-		l.integers[a.Symbol] = n
 	case kir.ValueScalar:
 		if a.Host.Tensor != core.NoVal {
 			*to = core.ConvertScalar(a.DType, l.input(a.Host.Tensor).Array.At(0))
@@ -169,7 +170,7 @@ func (l *Launch) pointer(a kir.Argument) (*sim.Memory, error) {
 	isOutput := slices.ContainsFunc(f.Outputs(), func(o core.Output) bool { return o.Val == v })
 	if v == core.NoVal || !f.Val(v).Input && !isOutput { // nobody but the kernel sees it
 		b := &l.t.Kernel.Buffers[a.Buffer]
-		n, err := l.size(b.Size)
+		n, err := l.integers.Eval(b.Size)
 		return &sim.Memory{Data: make([]byte, max(n, 0)*int64(b.DType.Size())), Undefined: !b.Zeroed}, err
 	}
 	if in := l.input(v); in != nil {
@@ -218,15 +219,6 @@ func (l *Launch) dense(v core.ValID, sizes []int64) []int64 {
 		}
 	}
 	return strides
-}
-
-// size evaluates an expression of the kernel's integer arguments.
-func (l *Launch) size(id scalar.ID) (int64, error) {
-	t := l.t.Kernel.Scalars
-	v, err := t.Eval(id, func(s scalar.ID) (scalar.Value, error) {
-		return scalar.Value{Type: t.Type(s), I: l.integers[kir.SymbolID(t.Tag(s).Val)]}, nil
-	}, core.EvalOpaque, nil)
-	return v.I, err
 }
 
 // Integers returns a function that gives the integer arguments of kernels of s

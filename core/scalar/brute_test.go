@@ -380,9 +380,19 @@ func compare(t testing.TB, tab *Table, dt dtype.Type, x *tree, domains []domain)
 				t.Fatalf("substituted to %s, want %d: %s", tab.String(r), want, context(values))
 			}
 		}
+		here := map[ID]Facts{}
+		with := func(s ID) Facts {
+			if i := tab.Tag(s).Val; i > 0 {
+				return Facts{values[i], values[i], values[i]}.normal()
+			}
+			return tab.Facts(s)
+		}
 		for n, v := range e.memo {
 			if !tab.Facts(n).Hold(v.I) {
 				t.Fatalf("%s = %d against %+v: %s", tab.String(n), v.I, tab.Facts(n), context(values))
+			}
+			if f := tab.FactsWhere(n, with, here); !f.Hold(v.I) {
+				t.Fatalf("%s = %d against %+v where all but i0 are known: %s", tab.String(n), v.I, f, context(values))
 			}
 		}
 		for n, v := range e.wide {

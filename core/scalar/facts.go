@@ -65,27 +65,58 @@ func (f Facts) normal() Facts {
 // each other: the Int is then seen as an Index.
 func interchangeable(dt dtype.Type) bool { return dt == dtype.Int || dt == dtype.Index }
 
-// derive computes the facts of op applied to args.
-func (t *Table) derive(op Op, dt dtype.Type, args []ID) Facts {
+// FactsWhere returns the facts of id where its symbols have those that with gives,
+// as it is written: nothing is simplified. They hold together with those that id
+// has anyway. memo keeps what was found, for further calls.
+func (t *Table) FactsWhere(id ID, with func(symbol ID) Facts, memo map[ID]Facts) Facts {
+	t.postorder(id, func(id ID) bool { _, ok := memo[id]; return ok }, func(id ID) {
+		f := t.facts[id]
+		switch {
+		case t.Op(id) == Symbol:
+			f = with(id)
+		case len(t.Args(id)) > 0:
+			f = f.and(t.derive(t.Op(id), t.Type(id), t.Args(id), func(a ID) Facts { return memo[a] }))
+		}
+		memo[id] = f
+	})
+	return memo[id]
+}
+
+// and returns facts of a number that has both f and g. If there is none, as in
+// code that is never reached, it is one of them.
+func (f Facts) and(g Facts) Facts {
+	lo, hi := max(f.Lo, g.Lo), min(f.Hi, g.Hi)
+	if lo > hi {
+		return g
+	}
+	d := max(f.Divisor, g.Divisor)
+	if f.Divisor == 0 || g.Divisor == 0 {
+		d = 0
+	}
+	return Facts{lo, hi, d}.normal()
+}
+
+// derive computes the facts of op applied to args, which have those of facts.
+func (t *Table) derive(op Op, dt dtype.Type, args []ID, facts func(ID) Facts) Facts {
 	if dt.IsBool() {
 		return Facts{0, 1, 1}
 	}
 	if dt != dtype.Index || op >= FirstOpaque {
 		return Unknown()
 	}
-	f := t.facts[args[0]]
+	f := facts(args[0])
 	switch op {
 	case Add:
 		for _, a := range args[1:] {
-			f = addFacts(f, t.facts[a])
+			f = addFacts(f, facts(a))
 		}
 	case Mul:
 		for _, a := range args[1:] {
-			f = mulFacts(f, t.facts[a])
+			f = mulFacts(f, facts(a))
 		}
 	case Min, Max:
 		for _, a := range args[1:] {
-			g := t.facts[a]
+			g := facts(a)
 			d := gcd(f.Divisor, g.Divisor)
 			if op == Min {
 				f = Facts{min(f.Lo, g.Lo), min(f.Hi, g.Hi), d}
@@ -94,17 +125,17 @@ func (t *Table) derive(op Op, dt dtype.Type, args []ID) Facts {
 			}
 		}
 	case FloorDiv, TruncDiv:
-		f = divFacts(op, f, t.facts[args[1]])
+		f = divFacts(op, f, facts(args[1]))
 	case Mod:
-		f = modFacts(f, t.facts[args[1]])
+		f = modFacts(f, facts(args[1]))
 	case Rem:
-		f = remFacts(f, t.facts[args[1]])
+		f = remFacts(f, facts(args[1]))
 	case Xor:
 		for _, a := range args[1:] {
-			f = xorFacts(f, t.facts[a])
+			f = xorFacts(f, facts(a))
 		}
 	case Select:
-		f, g := t.facts[args[1]], t.facts[args[2]]
+		f, g := facts(args[1]), facts(args[2])
 		return Facts{min(f.Lo, g.Lo), max(f.Hi, g.Hi), gcd(f.Divisor, g.Divisor)}.normal()
 	}
 	return f.normal()

@@ -227,7 +227,7 @@ func (t *Table) node(op Op, dt dtype.Type, args []ID) ID {
 	if id != None {
 		return id
 	}
-	facts := t.derive(op, dt, args)
+	facts := t.derive(op, dt, args, func(a ID) Facts { return t.facts[a] })
 	if n, ok := facts.constant(); ok && dt == dtype.Index && !t.mayTrap(op, args) {
 		return t.Int(n)
 	}
