@@ -54,8 +54,9 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
   nvf_error error = {0};
   nvf_executor handle;
   if (!alive() || !check_count("executor", nargs, 1, 2)) return NULL;
-  int simulates = nargs == 2 ? PyObject_IsTrue(args[1]) : 0;
-  if (simulates < 0) return NULL;
+  long candidate = nargs == 2 && args[1] != Py_None ? PyLong_AsLong(args[1]) : -1;
+  if (candidate == -1 && PyErr_Occurred()) return NULL;
+  if (candidate < -1 || candidate > INT32_MAX) return PyErr_Format(PyExc_ValueError, "executor(): candidate is %ld; it is counted from 0", candidate);
   if (!PyObject_TypeCheck(args[0], fusion_type)) return PyErr_Format(PyExc_TypeError, "executor() takes a Fusion, got %R", args[0]);
   FusionObject *fusion = (FusionObject *)args[0];
   int64_t num_exprs;
@@ -66,11 +67,11 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
   if (status == NVF_OK) status = nvf_executor_create(fusion->handle, &handle, &error);
   Py_END_ALLOW_THREADS;
   if (!check(status, &error)) return NULL;
-  if (simulates && !check(nvf_executor_simulate(handle, &error), &error)) {
+  if (candidate >= 0 && !check(nvf_executor_simulate(handle, (int32_t)candidate, &error), &error)) {
     nvf_executor_destroy(handle);
     return NULL;
   }
-  return new_executor(handle, fusion, simulates || num_exprs >= LARGE);
+  return new_executor(handle, fusion, candidate >= 0 || num_exprs >= LARGE);
 }
 
 PyObject *make_scheduled_executor(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {

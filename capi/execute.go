@@ -29,13 +29,14 @@ const maxExecutors = 1024
 // An execution is an executor that C holds.
 type execution struct {
 	*executor.Executor
-	simulates atomic.Bool
+	simulates atomic.Int64 // 0: no; else one more than the candidate
 	last      atomic.Pointer[executor.Plan] // that was prepared
 }
 
 // plan returns the plan for inputs in C memory.
 func (x *execution) plan(inputs []executor.Input) (*executor.Plan, error) {
-	return x.PlanWith(inputs, executor.Options{Simulate: x.simulates.Load()})
+	k := x.simulates.Load()
+	return x.PlanWith(inputs, executor.Options{Simulate: k > 0, Candidate: int(max(k-1, 0))})
 }
 
 //export nvf_executor_create
@@ -52,10 +53,13 @@ func nvf_executor_create(h C.nvf_fusion, out *C.nvf_executor, e *C.nvf_error) C.
 }
 
 //export nvf_executor_simulate
-func nvf_executor_simulate(h C.nvf_executor, e *C.nvf_error) C.int {
+func nvf_executor_simulate(h C.nvf_executor, candidate C.int32_t, e *C.nvf_error) C.int {
 	x, err := get[execution](handle(h), "an executor")
+	if err == nil && candidate < 0 {
+		err = core.InvalidArgumentf("nvf_executor_simulate(): candidate is %d; it is counted from 0", int(candidate))
+	}
 	if err == nil {
-		x.simulates.Store(true)
+		x.simulates.Store(1 + int64(candidate))
 	}
 	return report(e, err)
 }

@@ -267,8 +267,10 @@ NVF_API int nvf_executor_create(nvf_fusion fusion, nvf_executor *executor, nvf_e
 
 /* Lets the plans that are prepared from now on compute by GPU kernels, which are
  * simulated on the CPU and checked: some thousand times slower. A fusion that no
- * scheduler takes is then refused. */
-NVF_API int nvf_executor_simulate(nvf_executor executor, nvf_error *error);
+ * scheduler takes is then refused. candidate, from 0, chooses among the schedules
+ * that there are for a kernel, counted around; 0 is the one that should be the
+ * fastest. */
+NVF_API int nvf_executor_simulate(nvf_executor executor, int32_t candidate, nvf_error *error);
 
 /* What runs a fusion by its schedule as it is now, in the simulator of
  * nvf_executor_simulate; later calls of nvf_schedule do not count. launch, if not

@@ -54,8 +54,8 @@ static PyMethodDef functions[] = {
                "outputs are to be numpy arrays, or raises naming the input. seed() -> int gives the seed of a run that draws\n"
                "random numbers, of 63 bits. Takes what else is needed from torch, which must be imported.")},
     {"executor", FAST(make_executor),
-     PyDoc_STR("executor(fusion, simulates=False) -> Executor\n\nCompletes the fusion and gives what runs it, by simulated GPU kernels if asked. "
-               "Equal fusions share their programs.")},
+     PyDoc_STR("executor(fusion, candidate=None) -> Executor\n\nCompletes the fusion and gives what runs it: simulated GPU kernels by one of the\n"
+               "schedules that there are for them, counted around from 0, if candidate is given. Equal fusions share their programs.")},
     {"scheduled_executor", FAST(make_scheduled_executor),
      PyDoc_STR("scheduled_executor(fusion, bdimx, bdimy, bdimz, gdimx, gdimy, gdimz) -> Executor\n\n"
                "Completes the fusion and gives what runs it by its schedule as it is now, in the simulator. The numbers are what every\n"

@@ -344,8 +344,8 @@ class FusionExecutorCache:
         if "verify" in given.enable:
             fusion.verify()
         self._dumps = dump.OfInputs(fusion, given.dump) if given.dump else None
-        self._executors: dict[bool, _C.Executor] = {}  # by whether they simulate
-        self._executor = self._most_recent_executor = self._executor_that("simulate" in given.enable)
+        self._executors: dict[int | None, _C.Executor] = {}  # by the schedule that they simulate, if they do
+        self._executor = self._most_recent_executor = self._executor_that(options.simulated(given))
         inputs = fusion.inputs()
         self._aliased = frozenset(
             i
@@ -369,7 +369,7 @@ class FusionExecutorCache:
             given = options.for_call(_enable_options, _disable_options)
             if "verify" in given.enable:
                 self._fusion.verify()
-            executor = self._executor_that("simulate" in given.enable)
+            executor = self._executor_that(options.simulated(given))
         as_arrays = False
         if type(inputs) is tuple:
             inputs = list(inputs)
@@ -381,7 +381,7 @@ class FusionExecutorCache:
         outputs = executor.execute(inputs, ANY_DEVICE if device is None else device_number(device))
         return [tensor.numpy() for tensor in outputs] if as_arrays else outputs
 
-    def _executor_that(self, simulates: bool) -> _C.Executor:
+    def _executor_that(self, simulates: int | None) -> _C.Executor:
         if simulates not in self._executors:
             self._executors[simulates] = _C.executor(self._fusion._core, simulates)
         return self._executors[simulates]

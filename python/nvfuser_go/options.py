@@ -132,6 +132,18 @@ def environment() -> Options:
     return Options(given["NVFUSER_DUMP"], given["NVFUSER_ENABLE"], given["NVFUSER_DISABLE"], given["NVFUSER_PROF"])
 
 
+def simulated(given: Options) -> int | None:
+    """The number of the schedule that is simulated; None if none is. Raises InvalidArgument for one that is no number."""
+    if "simulate" not in given.enable:
+        return None
+    arguments = given.enable["simulate"] or ("0",)
+    if len(arguments) > 1 or not arguments[0].isdecimal() or len(arguments[0]) > 9:
+        raise InvalidArgument(
+            f"simulate({', '.join(arguments)}): it takes the number of a schedule, counted from 0, or nothing"
+        )
+    return int(arguments[0])
+
+
 def for_call(enable: list[str], disable: list[str]) -> Options:
     """The options of one call: those of the environment, and the given names. A name in `disable` wins."""
     for argument, names in (("_enable_options", enable), ("_disable_options", disable)):

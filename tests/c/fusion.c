@@ -289,7 +289,7 @@ static void test_stale_handles(void) {
     if (stale[i] == executor) continue;
     nvf_executor_destroy(stale[i]);
     REFUSED(nvf_prepare(stale[i], NULL, 0, -1, &plan, &description, &error), NVF_FAILED, "not the handle of an executor");
-    REFUSED(nvf_executor_simulate(stale[i], &error), NVF_FAILED, "not the handle of an executor");
+    REFUSED(nvf_executor_simulate(stale[i], 0, &error), NVF_FAILED, "not the handle of an executor");
   }
   REFUSED(nvf_call(next, nvf_op("exp"), &x, 1, NULL, 0, NULL, results, &count, &error), NVF_INVALID_ARGUMENT, "another fusion");
   nvf_executor_destroy(next); /* a handle of another kind is ignored too */
