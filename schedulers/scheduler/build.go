@@ -7,25 +7,26 @@ import (
 	"nvfuser_go/core/schedule"
 )
 
-// Build calls finish with a schedule of f with the input tensors copied to registers, once for
-// all that reads them, so that those follow each other's loops. If that fails it
-// calls it with copies for elementwise operations and reductions alone: what else
-// reads an input, such as a permute, may put its elements to another use, x +
-// permute(x) being an example, and a copy for both would have to be held whole.
+// Build calls finish with a schedule of f with the input tensors copied to
+// registers, once for all that reads them but gathers and cat, which choose among
+// elements, so that those follow each other's loops. If that fails it calls it
+// with copies for elementwise operations and reductions alone: what else reads an
+// input, such as a permute, may put its elements to another use, x + permute(x)
+// being an example, and a copy for both would have to be held whole.
 // The error is that of the first call.
 func Build(f *core.Fusion, finish func(*schedule.Scheduled) error) (*schedule.Scheduled, error) {
-	s, err := build(f, finish, func(core.Class) bool { return true })
+	s, err := build(f, finish, func(op *core.OpInfo) bool { return op.Class != core.Gather && op != core.CatOp })
 	if err == nil {
 		return s, nil
 	}
-	s, again := build(f, finish, func(c core.Class) bool { return c == core.Elementwise || c == core.Reduction })
+	s, again := build(f, finish, func(op *core.OpInfo) bool { return op.Class == core.Elementwise || op.Class == core.Reduction })
 	if again == nil {
 		return s, nil
 	}
 	return nil, err
 }
 
-func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(core.Class) bool) (*schedule.Scheduled, error) {
+func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(*core.OpInfo) bool) (*schedule.Scheduled, error) {
 	s := schedule.New(f)
 	if err := cacheInputs(s, shares); err != nil {
 		return nil, err
@@ -36,13 +37,13 @@ func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(c
 	return s, s.Verify()
 }
 
-// cacheInputs copies input tensors to registers for the operations of classes
-// that share. Tensors on the host are passed by value.
-func cacheInputs(s *schedule.Scheduled, shares func(core.Class) bool) error {
+// cacheInputs copies input tensors to registers for the operations that share.
+// Tensors on the host are passed by value.
+func cacheInputs(s *schedule.Scheduled, shares func(*core.OpInfo) bool) error {
 	f := s.Fusion()
 	readers := map[core.ValID][]core.ValID{}
 	for _, id := range f.Order() {
-		if e := f.Expr(id); shares(e.Op.Class) {
+		if e := f.Expr(id); shares(e.Op) {
 			for _, v := range f.TensorArgs(e) {
 				readers[v] = append(readers[v], e.Out[0])
 			}

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from sweep_values import describe
 
 from nvfuser_go import DataType, FusionDefinition, Unsupported
 
@@ -79,3 +80,46 @@ def test_refusal():
     )
     assert [rule for _, rule, _, _ in caught.value.refusals] == ["operation", "persistence"]
     assert torch.allclose(fd.execute([x])[0], x / x.sum(1, keepdim=True))
+
+
+SHAPES = [(), (1,), (7,), (129,), (33, 5), (0, 3), (1, 65), (3, 2, 43), (5, 1, 7)]
+
+
+def layouts(shape: tuple[int, ...]) -> list[torch.Tensor]:
+    """A dense tensor, one in reverse order in memory, one with gaps and one that is expanded."""
+    x, backwards = torch.randn(shape), list(reversed(range(len(shape))))
+    wide = torch.randn([n + 1 for n in shape])
+    one = torch.randn(shape[:1] + (1,) * (len(shape) - 1))
+    return [x, x.permute(backwards).contiguous().permute(backwards), wide[tuple(map(slice, shape))], one.expand(shape)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_shapes_elementwise(shape: tuple[int, ...], dynamic: bool):
+    for x in layouts(shape):
+        with FusionDefinition() as fd:
+            a = fd.from_pytorch(x) if not dynamic else fd.define_tensor(**describe(x, DataType.Float, True))
+            b = fd.ops.add(fd.ops.mul(a, 2.0), fd.define_scalar(dtype=DataType.Double))
+            fd.add_output(b)
+            fd.add_output(fd.ops.cast(fd.ops.neg(b), dtype=DataType.Half))
+        for candidate in range(3):
+            got = fd.execute([x, 0.5], _enable_options=[f"simulate({candidate})"])
+            for simulated, expected in zip(got, fd.execute([x, 0.5]), strict=True):
+                assert torch.equal(simulated, expected)
+                assert simulated.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("shape", SHAPES[1:], ids=str)
+def test_shapes_reduction(shape: tuple[int, ...]):
+    all_dims = [[d for d in range(len(shape)) if bits >> d & 1] for bits in range(1, 1 << len(shape))]
+    for x in layouts(shape):
+        for dims in all_dims:
+            with FusionDefinition() as fd:
+                a = fd.ops.abs(fd.from_pytorch(x))
+                fd.add_output(fd.ops.mul(fd.ops.sum(a, dims), 0.5))
+                if 0 not in x.stride():  # two reductions of what is expanded have no axis in common
+                    fd.add_output(fd.ops.max(a, dims, keepdim=True))
+            for candidate in range(3):
+                got = fd.execute([x], _enable_options=[f"simulate({candidate})"])
+                for simulated, expected in zip(got, fd.execute([x]), strict=True):
+                    torch.testing.assert_close(simulated, expected, rtol=1e-5, atol=0)

@@ -38,9 +38,12 @@ NEED_A_DIMENSION = {
 
 
 class Program:
-    """A fusion of one call: its definition, inputs and the concrete arguments."""
+    """A fusion of one call: its definition, inputs and the concrete arguments.
 
-    def __init__(self, row: dict, case: Case, layout: str, dynamic: bool):
+    With again, the call is made once more, on copies of its arguments, which are outputs too.
+    """
+
+    def __init__(self, row: dict, case: Case, layout: str, dynamic: bool, again: bool = True):
         self.row, self.dynamic = row, dynamic
         self.inputs: list = []
         self.concrete = {n: self.concretise(n, x, layout) for n, x in case.args.items()}
@@ -50,7 +53,8 @@ class Program:
             self.kinds = {p["name"]: p["kind"] for overload in row["overloads"] for p in overload}
             args = {n: self.define(n, case.args[n], x) for n, x in self.concrete.items()}
             self.count = self.call(args)
-            # Again on intermediates, which are outputs too.
+            if not again:
+                return
             copies = {n: self.copied(x) for n, x in args.items()}
             for x in copies.values():
                 for t in x if isinstance(x, list) else [x]:
