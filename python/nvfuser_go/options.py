@@ -133,7 +133,7 @@ def environment() -> Options:
 
 
 def simulated(given: Options) -> int | None:
-    """The number of the schedule that is simulated; None if none is. Raises InvalidArgument for one that is no number."""
+    """The number of the schedule that is simulated, or None. Raises InvalidArgument for what is no number."""
     if "simulate" not in given.enable:
         return None
     arguments = given.enable["simulate"] or ("0",)
