@@ -7,6 +7,7 @@ import (
 
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/codegen/sim"
+	"nvfuser_go/core"
 	"nvfuser_go/core/scalar"
 )
 
@@ -94,6 +95,9 @@ func deadStore(k *kir.Kernel, s kir.Assign, b kir.Block) string {
 			w, ok := next.(kir.Assign)
 			return ok && w.Dst.Buffer == s.Dst.Buffer && w.Dst.Index == s.Dst.Index
 		}
+		if extreme(k, next, s.Dst.Buffer) {
+			return "extremes that begin with another element of theirs"
+		}
 		switch next := next.(type) {
 		case kir.Assign:
 			if !reads && overwrites(next) {
@@ -127,20 +131,36 @@ func sameThreads(before, after kir.Block) string {
 	return ""
 }
 
-// meanOfNothing reports whether the two statements after one that stores a
-// number store 0 as well, the second an integer: Welford's mean, sum of squares
-// and count start so.
+// meanOfNothing reports whether the two stores after one are of 0 as well, the
+// second an integer: Welford's mean, sum of squares and count start so.
 func meanOfNothing(k *kir.Kernel, b kir.Block) bool {
-	if len(b) < 2 {
-		return false
-	}
-	for i := range 2 {
-		s, ok := b[i].(kir.Assign)
-		if !ok || k.Values[s.Value].Kind != kir.Constant || k.Values[s.Value].DType.IsInt() != (i == 1) {
+	n := 0
+	for _, s := range b {
+		switch s := s.(type) {
+		case kir.Declare:
+		case kir.Assign:
+			if n++; k.Values[s.Value].Kind != kir.Constant || k.Values[s.Value].DType.IsInt() != (n == 2) {
+				return false
+			}
+		default:
 			return false
 		}
+		if n == 2 {
+			return true
+		}
 	}
-	return true
+	return false
+}
+
+// extreme reports whether s, or a loop around it, replaces what a buffer holds by
+// the larger or the smaller of that and something else.
+func extreme(k *kir.Kernel, s kir.Statement, buffer kir.BufferID) bool {
+	if loop, ok := s.(*kir.For); ok {
+		return len(loop.Body) > 0 && extreme(k, loop.Body[len(loop.Body)-1], buffer)
+	}
+	x, ok := s.(kir.Assign)
+	op := k.Values[x.Value].Op
+	return ok && x.Dst.Buffer == buffer && (op == core.MaximumOp || op == core.MinimumOp)
 }
 
 // idle returns why the statements of b may be executed where a condition does
