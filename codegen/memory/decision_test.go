@@ -2,7 +2,6 @@ package memory_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -258,38 +257,4 @@ func TestGivenBarriersCount(t *testing.T) {
 		require.NoError(t, memory.Plan(l.k, memory.Options{}))
 		require.Equal(t, before, l.k.String(), name)
 	}
-}
-
-// TestWorkGrows compares the steps of the walk for reductions in a row, of
-// kernels ten times as long: it is near linear.
-func TestWorkGrows(t *testing.T) {
-	work := func(count int, loop bool) int {
-		b := newKernel("many")
-		const threads = 128
-		x := b.input("x", threads)
-		t0 := b.Thread(0, threads)
-		y, _ := b.work("y", threads)
-		r := b.Local("r", dtype.Float)
-		b.Store(b.Load(x, t0), r)
-		reduce := func() {
-			for i := range count {
-				b.blockSum(t0, r, b.tile(fmt.Sprint("scratch", i), dtype.Float, 4))
-			}
-		}
-		if loop {
-			b.Repeat("i", 3, kir.UnrollNone, func(scalar.ID) { reduce() })
-		} else {
-			reduce()
-		}
-		b.Store(b.Load(r), y, t0)
-		steps, err := memory.Steps(b.Kernel())
-		require.NoError(t, err)
-		return steps
-	}
-	few, many := work(10, false), work(100, false)
-	t.Logf("10 reductions: %d steps, 100: %d", few, many)
-	require.Less(t, many, 15*few)
-	few, many = work(4, true), work(40, true)
-	t.Logf("in a loop, 4 reductions: %d steps, 40: %d", few, many)
-	require.Less(t, many, 100*few, "each token is tried")
 }

@@ -32,7 +32,12 @@ func (p *plan) improve() {
 	if !slices.ContainsFunc(p.tokens(), func(g gapAt) bool { return g.depth > 0 }) {
 		return
 	}
-	for p.combine() {
+	p.record()
+	for again := true; again; {
+		again = false
+		for _, g := range p.tokens() {
+			again = p.combine(g) || again
+		}
 	}
 	for _, g := range p.tokens() {
 		was := *g.gap()
@@ -60,36 +65,35 @@ func (p *plan) improve() {
 // try keeps a change of a gap if no conflict follows.
 func (p *plan) try(g gapAt, to gap) bool {
 	was := *g.gap()
-	if *g.gap() = to; p.holds() {
+	if *g.gap() = to; p.holdsFrom(g.in, g.i, g.i) {
 		return true
 	}
 	*g.gap() = was
 	return false
 }
 
-// combine moves one barrier to the one before it, if it can.
-func (p *plan) combine() bool {
-	for _, g := range p.tokens() {
-		if g.depth == 0 || g.gap().barrier == noBarrier {
+// combine moves a barrier in a loop, and its wait, to the one before it in the
+// same block, if it can.
+func (p *plan) combine(g gapAt) bool {
+	if g.depth == 0 || g.gap().barrier == noBarrier {
+		return false
+	}
+	for i := g.i - 1; i >= 0; i-- {
+		first := &g.in.gaps[i]
+		if first.barrier == noBarrier {
 			continue
 		}
-		for i := g.i - 1; i >= 0; i-- {
-			first := &g.in.gaps[i]
-			if first.barrier == noBarrier {
-				continue
-			}
-			was, moved := *first, *g.gap()
-			first.barrier = max(was.barrier, moved.barrier)
-			first.commit = was.commit || moved.commit
-			if moved.wait != noWait {
-				first.wait = 0
-			}
-			if p.try(g, emptyGap) {
-				return true
-			}
-			*first = was
-			break
+		was, moved := *first, *g.gap()
+		first.barrier = max(was.barrier, moved.barrier)
+		first.commit = was.commit || moved.commit
+		if moved.wait != noWait {
+			first.wait = 0
 		}
+		if *g.gap() = emptyGap; p.holdsFrom(g.in, i, g.i) {
+			return true
+		}
+		*first, *g.gap() = was, moved
+		break
 	}
 	return false
 }

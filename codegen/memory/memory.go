@@ -19,7 +19,9 @@
 //     (overlap.go) and not by the same thread, tokens are put between them: as
 //     late as possible, in the outermost block that both are in.
 //   - What turns out not to be needed is removed (improve.go): a token is kept
-//     only if the walk without it finds a conflict.
+//     only if the walk without it finds a conflict. The walk is not made again
+//     from the start but from the token, as far as something is different
+//     (record.go).
 //   - Shared buffers that are not alive at the same time may share bytes
 //     (place.go). The accesses of two such buffers conflict like those of one, so
 //     that reuse is ordered by the same walk: a copy that is still under way into
@@ -154,8 +156,11 @@ type plan struct {
 
 	shared   []*buffer       // in order of their declarations
 	overlaps map[[2]int]bool // pairs of shared, by number, that have bytes in common; smaller first
-	number   map[kir.BufferID]int
-	free     map[[2]int]bool // pairs of shared that need no token to share bytes
+	// neighbours has, by number, a buffer and those that overlap it; nil: none.
+	neighbours [][]kir.BufferID
+	walked     *visit // the record of a walk over the kernel, while it is improved
+	number     map[kir.BufferID]int
+	free       map[[2]int]bool // pairs of shared that need no token to share bytes
 
 	freshSymbols map[freshKey]scalar.ID
 	memoMeets    map[meetKey]bool
@@ -214,7 +219,7 @@ func (p *plan) symbol(id scalar.ID) *kir.Symbol { return &p.k.Symbols[p.t.Tag(id
 func newPlan(k *kir.Kernel) *plan {
 	t := k.Scalars.Clone()
 	p := &plan{k: k, t: t, freshSymbols: map[freshKey]scalar.ID{}, memoMeets: map[meetKey]bool{},
-		memoResolved: map[resolvedKey]footprint{}, memoRenamed: map[renamedKey]scalar.ID{}, overlaps: map[[2]int]bool{}, number: map[kir.BufferID]int{}}
+		memoResolved: map[resolvedKey]footprint{}, memoRenamed: map[renamedKey]scalar.ID{}, number: map[kir.BufferID]int{}}
 	p.agreement = k.Agreement(t)
 	p.threads = p.positions(kir.ThreadIdx, k.Launch.Block)
 	p.blocks = p.positions(kir.BlockIdx, k.Launch.Grid)

@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"nvfuser_go/codegen/kir"
@@ -45,6 +46,7 @@ func (p *plan) findShared() {
 		}
 	}
 	p.declarations(p.root)
+	p.setOverlaps(map[[2]int]bool{})
 }
 
 // declarations lets the shared buffers live from where they are declared: their
@@ -151,36 +153,37 @@ func (p *plan) place(o Options) error {
 	p.findFree()
 	share := func(a, b *buffer) bool { return p.free[p.pair(a.id, b.id)] }
 	end := arrange(p.shared, share)
-	p.overlaps = p.common()
+	p.setOverlaps(p.common())
 	reused := arrange(p.shared, apart)
 	blocks := func(bytes int64) int64 { return o.Blocks(p.threadsOfBlock(), bytes+p.symbolicBytes()) }
 	if reused < end && (end+p.symbolicBytes() > o.Limit || blocks(reused) > blocks(end)) {
 		saved := p.saveTokens()
 		without := p.overlaps
-		p.overlaps = p.common()
+		p.setOverlaps(p.common())
 		if err := p.synchronise(); err == nil {
 			p.end = reused
 			return p.fits(o)
 		}
-		p.overlaps = without
+		p.setOverlaps(without)
 		p.restoreTokens(saved)
 	}
 	p.end = arrange(p.shared, share)
-	p.overlaps = p.common()
+	p.setOverlaps(p.common())
 	return p.fits(o)
 }
 
 // findFree finds the pairs of buffers that could share bytes with the tokens
 // that are there.
 func (p *plan) findFree() {
-	p.free, p.overlaps = map[[2]int]bool{}, map[[2]int]bool{}
+	p.free = map[[2]int]bool{}
 	for i, a := range p.shared {
 		for j, b := range p.shared[:i] {
 			if a.bytes != symbolic && b.bytes != symbolic && apart(a, b) {
-				p.free[[2]int{j, i}], p.overlaps[[2]int{j, i}] = true, true
+				p.free[[2]int{j, i}] = true
 			}
 		}
 	}
+	p.setOverlaps(maps.Clone(p.free))
 	if len(p.free) > 0 {
 		s := scan{p: p, onConflict: func(a, b kir.BufferID) { delete(p.free, p.pair(a, b)) }}
 		s.block(p.root, nil)

@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"slices"
+
 	"nvfuser_go/codegen/kir"
 )
 
@@ -9,6 +11,10 @@ type scan struct {
 	p      *plan
 	insert bool  // tokens where they are needed; else it stops at the first place
 	err    error // that ended it
+	// recording keeps the walks over blocks; found has those inside the statement
+	// that is being scanned.
+	recording bool
+	found     []*visit
 	// onConflict, if not nil, is told of conflicts between two buffers with
 	// bytes in common, which then count for nothing else.
 	onConflict func(a, b kir.BufferID)
@@ -36,13 +42,6 @@ func (p *plan) synchronise() error {
 	return nil
 }
 
-// holds reports whether the tokens that are there are enough.
-func (p *plan) holds() bool {
-	s := scan{p: p}
-	_, c := s.block(p.root, nil)
-	return c == nil
-}
-
 func (p *plan) clear(b *block) {
 	for i, n := range b.nodes {
 		b.gaps[i] = emptyGap
@@ -55,25 +54,43 @@ func (p *plan) clear(b *block) {
 // block returns the state after the statements, or the conflict that is to be
 // resolved in a block around this one.
 func (s *scan) block(b *block, st state) (state, *conflict) {
-	for i, n := range b.nodes {
-		if !n.tracked && b.gaps[i] == emptyGap {
-			continue
+	v := s.visit(b)
+	for i := range b.nodes {
+		around := s.found
+		s.found = nil
+		after, c := s.step(b, i, st)
+		if c != nil {
+			return nil, c
 		}
-		for {
-			after, c := s.node(n, s.gap(b.gaps[i], st))
-			if c == nil {
-				st = after
-				break
-			}
-			if !s.insert || s.err != nil || c.place != b {
-				return nil, c
-			}
-			if s.err = s.p.resolve(c, b, i, st); s.err != nil {
-				return nil, c
-			}
+		if v != nil {
+			v.before[i], v.inner[i] = st, s.found
 		}
+		st, s.found = after, around
+	}
+	if v != nil {
+		v.after = st
 	}
 	return st, nil
+}
+
+// step returns the state after statement i of a block and what is in its gap.
+func (s *scan) step(b *block, i int, st state) (state, *conflict) {
+	n := b.nodes[i]
+	if !n.tracked && b.gaps[i] == emptyGap {
+		return st, nil
+	}
+	for {
+		after, c := s.node(n, s.gap(b.gaps[i], st))
+		if c == nil {
+			return after, nil
+		}
+		if !s.insert || s.err != nil || c.place != b {
+			return nil, c
+		}
+		if s.err = s.p.resolve(c, b, i, st); s.err != nil {
+			return nil, c
+		}
+	}
 }
 
 // resolve adds to a gap what orders a conflict. st is the state before it.
@@ -216,14 +233,17 @@ func (s *scan) leaf(n *node, st state) (state, *conflict) {
 	rel := relationsOf(n.loops)
 	for _, a := range n.accesses {
 		here := p.resolved(&entry{a: a, rel: rel})
-		for i := range st {
-			p.steps++
-			switch c := p.conflict(&st[i], a, here); {
-			case c == nil:
-			case s.onConflict != nil && st[i].a.buffer != a.buffer:
-				s.onConflict(st[i].a.buffer, a.buffer)
-			default:
-				return nil, c
+		for _, id := range p.near(a.buffer) {
+			pending := st.of(id, a.way)
+			for i := range pending {
+				p.steps++
+				switch c := p.conflict(&pending[i], a, here); {
+				case c == nil:
+				case s.onConflict != nil && id != a.buffer:
+					s.onConflict(id, a.buffer)
+				default:
+					return nil, c
+				}
 			}
 		}
 	}
@@ -284,11 +304,11 @@ func (s *scan) fence(n *node, x kir.Fence, st state) (state, *conflict) {
 }
 
 // conflict returns what must come between an entry and an access, of which the
-// footprint is given; nil if nothing.
+// footprint is given; nil if nothing. Their buffers have bytes in common.
 func (p *plan) conflict(e *entry, y *access, here footprint) *conflict {
 	x := e.a
 	same := x.buffer == y.buffer
-	if x.way == read && y.way == read || x.way == added && y.way == added && same || !same && !p.overlap(x.buffer, y.buffer) {
+	if x.way == added && y.way == added && same {
 		return nil
 	}
 	global := p.k.Buffers[x.buffer].Space == kir.Global
@@ -331,11 +351,28 @@ func (p *plan) isOwn(x, y *access) bool {
 	return true
 }
 
-// overlap reports whether two shared buffers have bytes in common.
-func (p *plan) overlap(x, y kir.BufferID) bool {
-	_, ok := p.number[x]
-	_, ok2 := p.number[y]
-	return ok && ok2 && p.overlaps[p.pair(x, y)]
+// near returns a buffer and those that have bytes in common with it, in order.
+func (p *plan) near(id kir.BufferID) []kir.BufferID {
+	if i, ok := p.number[id]; ok && p.neighbours[i] != nil {
+		return p.neighbours[i]
+	}
+	return []kir.BufferID{id}
+}
+
+// setOverlaps says which pairs of shared buffers have bytes in common.
+func (p *plan) setOverlaps(pairs map[[2]int]bool) {
+	p.overlaps, p.neighbours = pairs, make([][]kir.BufferID, len(p.shared))
+	for pair := range pairs {
+		for k, i := range pair {
+			if p.neighbours[i] == nil {
+				p.neighbours[i] = []kir.BufferID{p.shared[i].id}
+			}
+			p.neighbours[i] = append(p.neighbours[i], p.shared[pair[1-k]].id)
+		}
+	}
+	for _, list := range p.neighbours {
+		slices.Sort(list)
+	}
 }
 
 // placed sets the block in which a conflict is resolved: the body of the loop

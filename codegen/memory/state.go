@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core/scalar"
@@ -87,7 +88,7 @@ const (
 type state []entry
 
 func compareEntries(a, b entry) int {
-	return cmp.Or(cmp.Compare(a.a.number, b.a.number), cmp.Compare(a.rel, b.rel), cmp.Compare(truth(a.apart), truth(b.apart)))
+	return cmp.Or(compareUses(&a, b.a.buffer, b.a.way), cmp.Compare(a.a.number, b.a.number), cmp.Compare(a.rel, b.rel), cmp.Compare(truth(a.apart), truth(b.apart)))
 }
 
 func truth(b bool) int {
@@ -165,6 +166,23 @@ func (s state) find(e entry) (entry, bool) {
 		return entry{}, false
 	}
 	return s[i], true
+}
+
+// compareUses sorts entries by their buffers, and reads after the others.
+func compareUses(e *entry, id kir.BufferID, w way) int {
+	return cmp.Or(cmp.Compare(e.a.buffer, id), cmp.Compare(truth(e.a.way == read), truth(w == read)))
+}
+
+// of returns the entries of a buffer that an access to it in some way may
+// conflict with.
+func (s state) of(id kir.BufferID, w way) state {
+	last := read
+	if w == read {
+		last = written
+	}
+	i := sort.Search(len(s), func(i int) bool { return compareUses(&s[i], id, written) >= 0 })
+	n := sort.Search(len(s), func(i int) bool { return compareUses(&s[i], id, last) > 0 })
+	return s[i:n]
 }
 
 // inLoop changes the relation to the loop of each entry that was made in it

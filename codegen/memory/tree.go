@@ -12,6 +12,7 @@ import (
 type node struct {
 	s        kir.Statement
 	parent   *block
+	place    int      // in parent
 	bodies   []*block // of a For: its body; of an If: both sides
 	accesses []*access
 	loops    []*node // around it, outermost first
@@ -105,7 +106,7 @@ func (b *tree) uniformOnGrid(id scalar.ID) bool {
 func (b *tree) block(list kir.Block, owner *node, loops []*node, conds []scalar.ID, uniform, onGrid bool) *block {
 	out := &block{owner: owner, uniform: uniform, uniformOnGrid: onGrid, gaps: make([]gap, len(list))}
 	for i, s := range list {
-		n := &node{s: s, parent: out, loops: loops, conds: conds, from: b.position}
+		n := &node{s: s, parent: out, place: i, loops: loops, conds: conds, from: b.position}
 		b.position++
 		out.gaps[i] = emptyGap
 		out.nodes = append(out.nodes, n)
