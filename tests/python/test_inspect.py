@@ -116,8 +116,6 @@ def test_no_kernel_is_needed():
         fd.add_output(fd.ops.neg(x))
     with pytest.raises(Unsupported, match="there is no kernel to show\n  executor: each output is an input or has no"):
         fd.cuda_code_for([torch.ones(0)])
-    dumped = dump.OfInputs(fd.fusion, {"cuda_kernel": (), "fusion_ir_presched": ()})
-    dumped.show(_C.executor(fd.fusion._core), [torch.ones(0)])  # which prints the reason
 
 
 def test_refused():
@@ -166,7 +164,7 @@ def test_threads_see_the_same():
     assert len(set(seen)) == 19
 
 
-def run(program: str, folder: Path | None = None, **variables: str) -> str:
+def run(program: str, folder: Path, **variables: str) -> str:
     """What a program prints that sees the options in these variables."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
@@ -248,27 +246,45 @@ def test_dump_of_every_stage(tmp_path):
     assert all(path.suffix == ".cu" for path in tmp_path.iterdir())
 
 
-def test_dump_arguments(tmp_path):
+@pytest.fixture
+def dumped(monkeypatch, capsys):
+    """A function that executes a fusion with these options in the environment and gives what is printed, by stage."""
+
+    def execute(fd: FusionDefinition, x: torch.Tensor, names: str, enable: str = "") -> dict[str, str]:
+        given = options.Options(
+            options.parse("NVFUSER_DUMP", names), options.parse("NVFUSER_ENABLE", enable), disable={}, prof={}
+        )
+        monkeypatch.setattr(options, "environment", lambda: given)
+        fd.execute([x])
+        return dict(parts(capsys.readouterr().out))
+
+    return execute
+
+
+def test_dump_arguments(tmp_path, dumped):
     names = f"lower_verbose(index type, hoist),fusion_ir(transforms),cuda_to_file({tmp_path})"
-    texts = dict(parts(run(PROGRAM, NVFUSER_DUMP=names)))
+    texts = dumped(scaled(), torch.ones(17, 1), names)
     assert re.findall(r'^after "(.*)", which', texts["lower_verbose"], re.MULTILINE) == ["hoist", "index type"]
     assert " = split " in texts["fusion_ir"]
     assert Path(texts["cuda_to_file"].strip()).parent == tmp_path
 
 
-def test_dump_of_what_is_simulated():
-    texts = dict(parts(run(PROGRAM, NVFUSER_DUMP="cuda_kernel", NVFUSER_ENABLE="simulate")))
-    assert "__global__ void" in texts["cuda_kernel"]
+def test_dump_of_what_is_simulated(dumped):
+    assert "__global__ void" in dumped(scaled(), torch.ones(17, 2), "cuda_kernel", "simulate")["cuda_kernel"]
 
 
-def test_dump_of_what_is_refused():
-    program = PROGRAM.replace("fd.ops.sum(fd.ops.mul(x, 2.0), [1])", "fd.ops.cumsum(x, 1)")
-    program = program[: program.index("def execute")] + "fd.execute([torch.ones(2, 2)])"
-    shown = dict(parts(run(program, NVFUSER_DUMP="scheduler_verbose,cuda_kernel,fusion_args,cuda_to_file")))
-    assert shown["fusion_args"] == "input 0 (tv0): f32 sizes [2, 2] strides [2, 1] on cpu\n"
-    assert shown["scheduler_verbose"].startswith("pointwise refuses: ")
-    assert shown["cuda_kernel"].startswith("no scheduler takes this fusion\n  pointwise: ")
-    assert shown["cuda_to_file"] == shown["cuda_kernel"]
+def test_dump_of_what_is_refused(dumped):
+    texts = dumped(scan(), torch.ones(17), "scheduler_verbose,cuda_kernel,fusion_args,cuda_to_file")
+    assert texts["fusion_args"] == "input 0 (tv0): f32 sizes [17] strides [1] on cpu\n"
+    assert texts["scheduler_verbose"].startswith("pointwise refuses: ")
+    assert texts["cuda_kernel"].startswith("no scheduler takes this fusion\n  pointwise: ")
+    assert texts["cuda_to_file"] == texts["cuda_kernel"]
+
+
+def test_dump_where_no_kernel_is_needed(dumped):
+    texts = dumped(scaled(), torch.ones(0, 3), "cuda_kernel,fusion_ir_presched")
+    assert texts["cuda_kernel"].startswith("there is no kernel to show\n  executor: ")
+    assert "output %" in texts["fusion_ir_presched"]
 
 
 @pytest.mark.parametrize(
@@ -296,4 +312,4 @@ def test_the_page_shows_what_is_printed():
     page = PAGE.read_text()
     program = re.search(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
     shown = re.search(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
-    assert run(program).rstrip() == shown.rstrip()
+    assert run(program, PAGE.parent).rstrip() == shown.rstrip()
