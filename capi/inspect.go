@@ -260,23 +260,27 @@ func (d *definition) text(what C.int32_t, id C.uint32_t, name string) (string, e
 		}
 		return f.AxisString(core.AxisID(id)), nil
 	case C.NVFI_STAGE:
-		return executor.InspectDefinition(f).Show(name)
+		return executor.InspectDefinition(d.fusion).Show(name)
 	case C.NVFI_KERNEL:
 		return d.kernel(dtype.Type(id))
 	}
 	return f.String(), nil
 }
 
-// kernel returns the text of the kernel without a schedule.
+// kernel returns the text of the kernel by the schedule of d, or without one.
 func (d *definition) kernel(index dtype.Type) (string, error) {
 	switch index {
 	case dtype.Null, dtype.Int, dtype.Int32:
 	default:
 		return "", core.InvalidArgumentf("print_kernel(): index_type is %v; indices are Int or Int32", index)
 	}
-	f := d.fusion.Clone()
-	f.Freeze()
-	return executor.InspectSchedule(schedule.New(f), lower.Options{Index: index}).Show("cuda_kernel")
+	s := d.sched
+	if s == nil {
+		f := d.fusion.Clone()
+		f.Freeze()
+		s = schedule.New(f)
+	}
+	return executor.InspectSchedule(s, lower.Options{Index: index}).Show("cuda_kernel")
 }
 
 // stagesText lives in C memory for the life of the process.

@@ -47,7 +47,7 @@ enum nvfi_text {
   NVFI_AXIS,
   NVFI_DOMAIN,
   NVFI_STAGE, /* a stage of the definition, called `name` */
-  NVFI_KERNEL /* the kernel of the fusion without a schedule; id: the dtype of its indices, or NVF_NULL to choose it */
+  NVFI_KERNEL /* the kernel of the fusion by its schedule, if it has one; id: the dtype of its indices, or NVF_NULL to choose it */
 };
 
 /* name may be NULL. Free *text with nvf_free. */

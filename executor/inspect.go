@@ -25,9 +25,17 @@ type Inspection struct {
 func InspectDefinition(f *core.Fusion) *Inspection { return &Inspection{f: f} }
 
 // InspectSchedule returns what there is to see of s as it is now, without inputs.
+// Tensors are taken to begin at multiples of 16 bytes, as those of torch do.
 func InspectSchedule(s *schedule.Scheduled, o lower.Options) *Inspection {
+	if o.Alignment == nil {
+		o.Alignment = func(core.ValID) int { return 16 }
+	}
 	c := &compiled{s: s.Clone(), options: o}
-	return &Inspection{f: c.s.Fusion(), c: c, failed: c.lower()}
+	x := &Inspection{f: c.s.Fusion(), c: c}
+	if x.failed = checkSchedule(c.s); x.failed == nil {
+		x.failed = c.lower()
+	}
+	return x
 }
 
 // Inspection returns what there is to see of the fusion with inputs of the plan's

@@ -101,15 +101,20 @@ func describedInputs(o *options) ([]executor.Input, error) {
 			inputs = append(inputs, executor.Input{Scalar: core.ConvertScalar(x.DType, scalar.Value{Type: dtype.Int, I: 1})})
 			continue
 		}
-		inputs = append(inputs, executor.Input{Tensor: true, DType: x.DType, Data: unsafe.Pointer(&unread), Sizes: sizes[0],
+		inputs = append(inputs, executor.Input{Tensor: true, DType: x.DType, Data: unread(), Sizes: sizes[0],
 			Strides: fusionfuzz.DenseStrides(o.fusion, v, sizes[0])})
 		sizes = sizes[1:]
 	}
 	return inputs, nil
 }
 
-// unread is where inputs lie that nobody reads.
-var unread [16]byte
+// unread is where inputs lie that nobody reads: at a multiple of 16 bytes, as
+// those of torch do, since vectors depend on that.
+func unread() unsafe.Pointer {
+	memory := make([]byte, 32)
+	at := unsafe.Pointer(unsafe.SliceData(memory))
+	return unsafe.Add(at, -uintptr(at)&15)
+}
 
 // maxRun bounds the elements of an input that is made.
 const maxRun = 1 << 24

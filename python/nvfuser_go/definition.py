@@ -26,6 +26,7 @@ from nvfuser_go.fusion import (
     add_scalar,
     add_tensor,
     compute_tensor_descriptor,
+    scheduled_stage,
 )
 from nvfuser_go.inputs import as_list, device_index
 from nvfuser_go.pytorch_utils import data_type_of
@@ -273,16 +274,18 @@ class FusionDefinition:
 
     def last_cuda_code(self, intrinsic_code: bool = False, override_user_schedule: bool = False) -> str:
         """The CUDA kernel for the inputs that were executed last; raises InvalidArgument if none were."""
-        return self._executed("last_cuda_code")._most_recent("cuda_full" if intrinsic_code else "cuda_kernel")
+        return self._most_recent("last_cuda_code", "cuda_full" if intrinsic_code else "cuda_kernel")
 
     def last_scheduled_fusion_ir(self, tensor_transforms: bool = False, override_user_schedule: bool = False) -> str:
         """The schedule for the inputs that were executed last; raises InvalidArgument if none were."""
-        return self._executed("last_scheduled_fusion_ir").get_most_recent_scheduled_ir(tensor_transforms)
+        return self._most_recent("last_scheduled_fusion_ir", *scheduled_stage(tensor_transforms))
 
-    def _executed(self, method: str) -> FusionExecutorCache:
-        if not hasattr(self, "fec"):
+    def _most_recent(self, method: str, *request: str) -> str:
+        """A stage for the inputs that were executed last, by a scheduler or by hand."""
+        executor = getattr(self, "fec", None) or getattr(self, "ke", None)
+        if executor is None:
             raise InvalidArgument(f"{method}(): the fusion has not been executed")
-        return self.fec
+        return executor._most_recent(*request)
 
     def manual_execute(self, inputs: Inputs, heuristic_params: "HeuristicParams | None" = None) -> list[torch.Tensor]:
         """Runs the fusion by the schedule that the program made, and returns its outputs.

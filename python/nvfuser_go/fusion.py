@@ -87,11 +87,11 @@ class Fusion:
         return self._core.math(from_outputs_only)
 
     def print_kernel(self, compile_params: "CompileParams | None" = None) -> str:
-        """The CUDA kernel of the fusion as it is: one that nobody scheduled is computed by one thread.
+        """The CUDA kernel of the fusion by its schedule as it is now; one that nobody scheduled runs on one thread.
 
         Of compile_params the index_type counts. FusionExecutorCache.get_cuda_kernel() shows the kernel that a scheduler
-        makes. Raises Unsupported if the fusion cannot be lowered, InvalidArgument for another index type than Int and
-        Int32.
+        makes. Raises InvalidArgument for a schedule that is not legal and for another index type than Int and Int32,
+        Unsupported if the schedule cannot be lowered.
         """
         index_type = None if compile_params is None else compile_params.index_type
         return self._core.kernel((DataType.Null if index_type is None else index_type).value)
@@ -409,11 +409,11 @@ class FusionExecutorCache:
 
         With tensor_transforms also how the loops stem from the dimensions. Raises as get_cuda_kernel().
         """
-        return self._show(inputs, device, *_scheduled(tensor_transforms))
+        return self._show(inputs, device, *scheduled_stage(tensor_transforms))
 
     def get_most_recent_scheduled_ir(self, tensor_transforms: bool = False) -> str:
         """get_scheduled_ir() for the inputs that were executed last. Raises InvalidArgument if none were."""
-        return self._most_recent(*_scheduled(tensor_transforms))
+        return self._most_recent(*scheduled_stage(tensor_transforms))
 
     def _show(self, inputs: Iterable[Any], device: Any, *request: str) -> str:
         device_number(device)
@@ -428,7 +428,8 @@ class FusionExecutorCache:
         raise unsupported("FusionExecutorCache.get_output_shardings()")
 
 
-def _scheduled(tensor_transforms: bool) -> tuple[str, ...]:
+def scheduled_stage(tensor_transforms: bool) -> tuple[str, ...]:
+    """The stage that shows a schedule, and its arguments."""
     return ("fusion_ir", "transforms") if tensor_transforms else ("fusion_ir",)
 
 
@@ -458,6 +459,8 @@ class KernelExecutor:
         """
         if not isinstance(fusion, Fusion):
             raise InvalidType(f"KernelExecutor.compile(): fusion must be a Fusion, got {fusion!r}")
+        given = options.environment().dump
+        self._dumps = dump.OfInputs(fusion, given) if given else None
         self._launch, self._compile = launch_constraints, compile_params
         dims = ("bdimx", "bdimy", "bdimz", "gdimx", "gdimy", "gdimz")
         launch = [-1 if launch_constraints is None else getattr(launch_constraints, name) for name in dims]
@@ -486,8 +489,13 @@ class KernelExecutor:
                     f"KernelExecutor.run(): {name} is {given}, but the kernel is compiled for {known}"
                 )
         inputs, as_arrays = prepare(as_list(args, "KernelExecutor.run()"))
+        if self._dumps is not None:
+            self._dumps.show(self._executor, inputs)
         outputs = self._executor.execute(inputs)
         return [tensor.numpy() for tensor in outputs] if as_arrays else outputs
+
+    def _most_recent(self, *request: str) -> str:
+        return self._executor.show(None, "\n".join(request))
 
     def is_compiled(self) -> bool:
         """Whether compile() has succeeded."""

@@ -18,6 +18,7 @@ from nvfuser_go import (
     FusionDefinition,
     FusionExecutorCache,
     InvalidArgument,
+    ParallelType,
     Unsupported,
     dump,
     options,
@@ -144,6 +145,56 @@ def test_print_kernel():
     with pytest.raises(InvalidArgument, match="index_type is Float; indices are Int or Int32"):
         fd.fusion.print_kernel(CompileParams(index_type=DataType.Float))
     assert "kernel()" in Fusion().print_kernel()
+
+
+def by_hand() -> FusionDefinition:
+    """A fusion whose threads run along what nobody else would have them run along."""
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1, -1], True)
+        y = fd.ops.neg(x)
+        fd.add_output(y)
+    y.split(1, 8)
+    y.parallelize(0, ParallelType.grid_z)
+    y.parallelize(2, ParallelType.block_y)
+    return fd
+
+
+def test_schedule_by_hand():
+    fd = by_hand()
+    kernel = fd.fusion.print_kernel()
+    assert "blockIdx.z" in kernel
+    assert "threadIdx.y" in kernel
+    assert "const int bz" in fd.fusion.print_kernel(CompileParams(index_type=DataType.Int32))
+    with pytest.raises(InvalidArgument, match=r"last_cuda_code\(\): the fusion has not been executed"):
+        fd.last_cuda_code()
+    fd.manual_execute([X])
+    assert "blockIdx.z" in fd.last_cuda_code()
+    assert fd.last_cuda_code(intrinsic_code=True).endswith(fd.last_cuda_code())
+    assert re.search(r"^  i\d+, i\d+ = split i\d+ by inner 8$", fd.last_scheduled_fusion_ir(True), re.MULTILINE)
+
+
+def test_vectors_by_hand():
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1, 64], True)
+        y = fd.ops.neg(x)
+        fd.add_output(y)
+    cache = x.cache_after()
+    for tensor in (cache, y):
+        tensor.split(1, 4)
+    cache.parallelize(2, ParallelType.vectorize)
+    y.parallelize(1, ParallelType.block_x)
+    cache.parallelize(1, ParallelType.block_x)
+    fd.sched.inline_at(y, 2)
+    assert "moveReadOnly<16>(" in fd.fusion.print_kernel()
+
+
+def test_schedule_by_hand_that_cannot_be_computed():
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1, -1], True)
+        fd.add_output(fd.ops.neg(x))
+    x.cache_after().parallelize(0, ParallelType.block_x)  # in registers, which other threads do not read
+    with pytest.raises(InvalidArgument, match=r"the schedule cannot be computed: axis 0 of tv2 is threadIdx\.x"):
+        fd.fusion.print_kernel()
 
 
 def test_threads_see_the_same():
@@ -279,6 +330,19 @@ def test_dump_of_what_is_refused(dumped):
     assert texts["scheduler_verbose"].startswith("pointwise refuses: ")
     assert texts["cuda_kernel"].startswith("no scheduler takes this fusion\n  pointwise: ")
     assert texts["cuda_to_file"] == texts["cuda_kernel"]
+
+
+def test_dump_of_what_is_scheduled_by_hand(monkeypatch, capsys):
+    names = dict.fromkeys(("scheduler_params", "cuda_kernel", "launch_param", "fusion_ir_math"), ())
+    monkeypatch.setattr(options, "environment", lambda: options.Options(names, {}, {}, {}))
+    fd = by_hand()
+    for _ in range(2):
+        fd.manual_execute([X])
+    texts = dict(parts(capsys.readouterr().out))
+    assert list(texts) == ["fusion_ir_math", "scheduler_params", "cuda_kernel", "launch_param"]
+    assert texts["scheduler_params"] == "scheduled by hand\n"
+    assert "blockIdx.z" in texts["cuda_kernel"]
+    assert texts["launch_param"].startswith("grid [1, 1, 3]\nblock [1, 8, 1]\n")
 
 
 def test_dump_where_no_kernel_is_needed(dumped):
