@@ -29,7 +29,7 @@ const maxExecutors = 1024
 // An execution is an executor that C holds.
 type execution struct {
 	*executor.Executor
-	simulates atomic.Int64 // 0: no; else one more than the candidate
+	simulates atomic.Int64                  // 0: no; else one more than the candidate
 	last      atomic.Pointer[executor.Plan] // that was prepared
 }
 
