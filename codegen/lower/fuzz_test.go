@@ -30,7 +30,7 @@ func scheduled(c *fusionfuzz.Case, rng *rand.Rand) (*schedulefuzz.Program, strin
 // checkFusion runs p and returns "right" or why there is nothing to run; errors
 // are of wrong kernels. With wild inputs what depends on the order of a sum may be
 // anything.
-func checkFusion(p *schedulefuzz.Program, wild bool) (result string, err error) {
+func checkFusion(p *schedulefuzz.Program, wild bool, o Options) (result string, err error) {
 	random := core.RandomState{Seed: 99, Offset: 4}
 	want, err := trial.Want(p.Fusion, p.Inputs, random)
 	if err != nil {
@@ -39,17 +39,19 @@ func checkFusion(p *schedulefuzz.Program, wild bool) (result string, err error) 
 	if p.Schedule.Verify() != nil {
 		return "not a schedule", nil
 	}
-	k, err := lowered(p.Schedule, Options{})
-	if err != nil {
-		return outcome(err)
-	}
-	got, err := simulated(&trial.Trial{Scheduled: p.Schedule, Kernel: k, Inputs: p.Inputs, Random: random}, sim.Forward)
+	k, err := lowered(p.Schedule, o)
 	if err != nil {
 		return outcome(err)
 	}
 	c := &fusionfuzz.Case{Fusion: p.Fusion, Inputs: p.Inputs, Wild: wild}
-	if text := c.Check(want, got); text != "" && !(foldsFloats(p.Fusion) && nearly(want, got)) {
-		return "", errors.New(text)
+	for _, order := range []sim.Order{sim.Forward, sim.Random} {
+		got, err := simulated(&trial.Trial{Scheduled: p.Schedule, Kernel: k, Inputs: p.Inputs, Random: random}, order)
+		if err != nil {
+			return outcome(err)
+		}
+		if text := c.Check(want, got); text != "" && !(foldsFloats(p.Fusion) && nearly(want, got)) {
+			return "", errors.New(text)
+		}
 	}
 	return "right", nil
 }
@@ -94,7 +96,7 @@ func FuzzLower(f *testing.F) {
 		n := len(data) / 2
 		c := fusionfuzz.Decode(data[:n])
 		if p, _ := scheduled(c, schedulefuzz.Decoded(data[n:])); p != nil {
-			_, err := checkFusion(p, c.Wild)
+			_, err := checkFusion(p, c.Wild, options(uint64(len(data))))
 			require.NoError(t, err, "%v", p)
 		}
 	})
@@ -112,7 +114,7 @@ func TestRandomFusions(t *testing.T) {
 		c := fusionfuzz.Decode(data)
 		p, result := scheduled(c, rng)
 		if p != nil {
-			check := func(p *schedulefuzz.Program) (string, error) { return checkFusion(p, c.Wild) }
+			check := func(p *schedulefuzz.Program) (string, error) { return checkFusion(p, c.Wild, options(seed)) }
 			var err error
 			if result, err = check(p); err != nil {
 				t.Errorf("seed %d: %v\n%v", seed, err, reduced(p, check))

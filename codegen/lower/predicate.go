@@ -272,7 +272,8 @@ func (c *context) onceAtPromoted() ([]scalar.ID, error) {
 	t := c.tensor
 	memory := c.s.Memory(t.v)
 	tests := c.foreign(func(x alienLoop) bool {
-		return x.position >= t.storage.position && !c.isPrivate(memory, x.axis) && c.repeats(x)
+		apart := c.isPrivate(memory, x.axis) && !c.isReduced(x.axis) // what threads have of a reduced axis is combined
+		return x.position >= t.storage.position && !apart && c.repeats(x)
 	})
 	if len(tests) > 0 && !t.storage.promoted && (c.s.Position(t.v) > 0 || c.sharesLoop()) {
 		return nil, c.refuse("repeated reduction", t.v, "%s is reduced in a loop that %s shares and that repeats it, so that it would be read before it is complete: compute it outside of that loop, or cache it before", c.f.Name(t.v), "one of its readers")

@@ -5,36 +5,89 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"nvfuser_go/core"
 	"nvfuser_go/core/fusionfuzz"
 	"nvfuser_go/core/schedule"
 )
 
 // A regression is a program that random schedules found to be wrong.
 type regression struct {
-	name     string
-	text     string
-	sizes    [][]int64
-	schedule func(t *testing.T, s *schedule.Scheduled)
-	options  Options
+	name   string
+	text   string
+	sizes  [][]int64
+	script string
 }
 
 var regressions = []regression{
 	// All results of a reduction across threads are guarded where one has no room
 	// for points without an element.
-	{name: "results laid out differently", text: `%0 = tensor f32 [-1] contiguity=[yes]
+	{"results laid out differently", `%0 = tensor f32 [-1] contiguity=[yes]
 %1, %2, %3 = welford %0 dims=[0]
 output %1
 output %2
 output %3
-`, sizes: [][]int64{{2}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
-		must(t, s.Split(tv(s, 1), 0, 3, true), s.Split(tv(s, 2), 0, 3, true), s.Split(tv(s, 3), 0, 3, true))
-		first, err := s.RFactor(tv(s, 1), []int{1})
-		must(t, err)
-		for _, v := range first {
-			must(t, s.Split(v, 0, 3, true), s.Parallelize(v, 2, schedule.TIDx), s.SetMemory(v, schedule.Shared))
-		}
-		must(t, s.SetAllocation(first[1], s.Fusion().Val(first[1]).Domain.Logical, nil))
-	}},
+`, [][]int64{{2}}, `tv1.split(0, 3)
+tv2.split(0, 3)
+tv3.split(0, 3)
+tv4, tv5, tv6 = tv1.rfactor([1])
+tv4.split(0, 3)
+tv5.split(0, 3)
+tv6.split(0, 3)
+tv4.parallelize(2, block_x)
+tv5.parallelize(2, block_x)
+tv6.parallelize(2, block_x)
+tv4.set_memory_type(shared)
+tv5.set_memory_type(shared)
+tv6.set_memory_type(shared)
+tv5.set_allocation_domain([tv5.logical[0], tv5.logical[1]], True)
+`},
+	// The index along storage in promoted loops is the value of a loop that both
+	// share, not that of an axis of the same extent that the reader reduces.
+	{"shared loop of promoted storage", `%0 = tensor i64 [4, 3] contiguity=[yes, yes]
+%1 = sum %0 dims=[0] keepdim=false dtype=i64
+%2 = broadcast %1 is_broadcast_dim=[true, false]
+%3 = sub %2, %0
+output %3
+`, [][]int64{{4, 3}}, `tv1.split(0, 4)
+tv4 = tv1.rfactor([0])
+tv3.merge(0, 1)
+tv3.split(0, 2, False)
+transform_like(tv3)
+tv4.parallelize(1, unroll)
+inline_at(tv2, 2, False, [tv2])
+inline_at(tv1, 1, False, [tv1])
+inline_at(tv4, 2, False, [tv4])
+`},
+	// A vectorised copy of what only the last block has is made by that block, and
+	// read by no other.
+	{"vector of a reduction across blocks", `%0 = tensor i64 [8, 16] contiguity=[yes, yes]
+%1 = max %0 dims=[0] keepdim=false dtype=null
+%2 = broadcast %1 is_broadcast_dim=[true, false]
+output %2
+`, [][]int64{{8, 16}}, `tv3 = tv1.cache_before()
+tv1.split(0, 2)
+tv1.parallelize(-1, vectorize)
+tv3.parallelize(0, grid_x)
+tv3.parallelize(1, block_x)
+tv3.set_memory_type(shared)
+`},
+	// Threads of a promoted loop that reduce the same element add it once.
+	{"reduction by threads of a larger loop", `%0 = tensor i64 [33, 4] contiguity=[yes, yes]
+%1 = tensor i64 [33] contiguity=[yes]
+%2 = broadcast %1 is_broadcast_dim=[false, true]
+%3 = mul %0, %2
+%4 = sum %1 dims=[0] keepdim=false dtype=i64
+output %3
+output %4
+`, [][]int64{{33, 4}, {33}}, `tv5 = tv1.cache_after()
+tv5.set_memory_type(shared)
+tv6 = tv4.cache_before()
+tv3.merge(0, 1)
+transform_like(tv3)
+inline_at(tv2, 1, False, [tv2])
+inline_at(tv5, 1, False, [tv5])
+tv2.parallelize(0, block_x)
+`},
 }
 
 func TestRegressions(t *testing.T) {
@@ -42,8 +95,10 @@ func TestRegressions(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			s := parsed(t, x.text)
 			f := frozen(s)
-			x.schedule(t, s)
-			k, err := checkWith(s, f, fusionfuzz.Inputs(f, 7, x.sizes...), x.options)
+			script, err := schedule.ParseScript(x.script)
+			require.NoError(t, err)
+			require.NoError(t, s.Run(script))
+			k, err := checkWith(s, f, fusionfuzz.Inputs(f, 7, x.sizes...), Options{Cooperative: true, Alignment: func(core.ValID) int { return 16 }})
 			require.NoError(t, err, "%v\n%v", s, k)
 		})
 	}

@@ -60,6 +60,7 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	if c.isAsync() {
 		first, reads = c.zeroFilled(first)
 	}
+	l.limit(e)
 	cond := l.holds(first)
 	cache := kir.CacheDefault
 	if l.s.CacheHint(v) == schedule.CacheStreaming {

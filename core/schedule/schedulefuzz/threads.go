@@ -15,14 +15,26 @@ type loopAxis struct {
 	k int
 }
 
+const maxThreads = 3000 // of all blocks
+
 // threads gives axes of one index one type each, where that is a schedule. Now
 // and then it does not look whether it is.
 func (m *mover) threads() {
+	length := map[schedule.Parallel]int64{} // of the dimensions
 	for _, group := range m.groups() {
-		if !m.chance(0.75) {
+		p, longest, all := threadTypes[m.IntN(len(threadTypes))], int64(1), int64(1)
+		for _, x := range group {
+			longest = max(longest, m.extent(m.Loop(x.v)[x.k]))
+		}
+		for q, n := range length {
+			if q != p {
+				all *= n
+			}
+		}
+		if longest = max(longest, length[p]); !m.chance(0.75) || all*longest > maxThreads {
 			continue
 		}
-		p := threadTypes[m.IntN(len(threadTypes))]
+		length[p] = longest
 		if m.chance(0.02) {
 			m.run(group, p)
 			continue
