@@ -46,7 +46,7 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 			emit("without "+text, "", with())
 		case kir.Assign:
 			if k.Values[s.Value].Kind == kir.Constant {
-				emit("without "+text, deadStore(k, s, b[i+1:]), with())
+				emit("without "+text, deadStore(k, s, b[:i], b[i+1:]), with())
 			}
 		case kir.AsyncCopy:
 			if s.Guard != scalar.None {
@@ -79,10 +79,13 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 	}
 }
 
-// deadStore returns why a constant that is stored before the statements of b is
-// not needed: the first of them to touch its buffer overwrites it, or does so for
-// all elements that exist.
-func deadStore(k *kir.Kernel, s kir.Assign, b kir.Block) string {
+// deadStore returns why a constant that is stored between two parts of a block is
+// not needed: it is there already, or the first statement of b that touches its
+// buffer overwrites it, at least for all elements that exist.
+func deadStore(k *kir.Kernel, s kir.Assign, before, b kir.Block) string {
+	if holds(k, before, s) {
+		return "initial values that are there already"
+	}
 	if meanOfNothing(k, b) {
 		return "means of no elements, which their count of 0 takes from the results"
 	}
@@ -129,6 +132,20 @@ func sameThreads(before, after kir.Block) string {
 		return "barriers between what the same threads do"
 	}
 	return ""
+}
+
+// holds reports whether the last of the statements before s that touches its
+// buffer stores the same.
+func holds(k *kir.Kernel, before kir.Block, s kir.Assign) bool {
+	for _, last := range slices.Backward(before) {
+		reads, writes := touches(k, last, s.Dst.Buffer)
+		if !reads && !writes {
+			continue
+		}
+		same, ok := last.(kir.Assign)
+		return ok && same.Dst.Index == s.Dst.Index && k.Values[same.Value].Kind == kir.Constant && k.Values[same.Value].Const == k.Values[s.Value].Const
+	}
+	return false
 }
 
 // meanOfNothing reports whether the two stores after one are of 0 as well, the
