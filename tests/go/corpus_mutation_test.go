@@ -184,7 +184,7 @@ func extreme(k *kir.Kernel, s kir.Statement, buffer kir.BufferID) bool {
 // not hold: what they compute there stays in registers and is thrown away, or a
 // condition inside implies it.
 func idle(k *kir.Kernel, b kir.Block, condition scalar.ID) string {
-	t, inner := k.Scalars.Clone(), false
+	t, inner, copies := k.Scalars.Clone(), false, false
 	var may func(b kir.Block) bool
 	may = func(b kir.Block) bool {
 		for _, s := range b {
@@ -197,6 +197,11 @@ func idle(k *kir.Kernel, b kir.Block, condition scalar.ID) string {
 				implied := implies(t, s.Cond, condition)
 				inner = inner || implied
 				if !implied && !may(s.Then) || !may(s.Else) {
+					return false
+				}
+			case kir.AsyncCommit:
+			case kir.AsyncCopy:
+				if copies = true; s.Guard == scalar.None {
 					return false
 				}
 			default:
@@ -212,6 +217,8 @@ func idle(k *kir.Kernel, b kir.Block, condition scalar.ID) string {
 		return ""
 	case inner:
 		return "conditions that one inside implies"
+	case copies:
+		return "conditions around asynchronous copies with conditions of their own"
 	}
 	return "conditions around registers alone"
 }
