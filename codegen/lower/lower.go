@@ -165,7 +165,7 @@ func (l *lowering) launch() error {
 				l.widen(l.dimension(p), l.extent(l.m.Promotion(a)))
 			case p == schedule.Serial || unrolls(p) || p == schedule.Vectorize:
 			default:
-				return l.refuse("parallel type", v, "axis %d of %s is %v, which this build does not lower", k, l.f.Name(v), p)
+				return l.refuse("parallel type", v, "axis %d of %s is %v, which is not lowered: %s", k, l.f.Name(v), p, instead[p])
 			}
 		}
 	}
@@ -173,6 +173,17 @@ func (l *lowering) launch() error {
 		l.bind(&l.dimensions[i])
 	}
 	return nil
+}
+
+// instead says what to use for parallel types that are not lowered.
+var instead = map[schedule.Parallel]string{
+	schedule.Group:   "reduce each value by a reduction of its own, with the axis unrolled",
+	schedule.Bulk:    "copy asynchronously, with the axis vectorized",
+	schedule.Cluster: "use a dimension of the grid, and reduce across blocks",
+	schedule.Stream:  "leave it serial, or make a kernel for each iteration",
+	schedule.MeshX:   "a kernel runs on one device, so split the tensor before",
+	schedule.MeshY:   "a kernel runs on one device, so split the tensor before",
+	schedule.MeshZ:   "a kernel runs on one device, so split the tensor before",
 }
 
 func (l *lowering) widen(d *dimension, extent index) {

@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core/fusionfuzz"
 	"nvfuser_go/core/schedule"
 )
 
@@ -45,6 +47,9 @@ output %2
 %1 = sum %0 dims=[1] keepdim=false dtype=f16
 output %1
 `, func(*testing.T, *schedule.Scheduled) {}, "tv1 is folded in global memory in Half, which would round each step: cache it before"},
+		{"clusters", addText, func(t *testing.T, s *schedule.Scheduled) {
+			must(t, s.Split(tv(s, 2), 0, 2, true), s.Parallelize(tv(s, 2), 1, schedule.Cluster))
+		}, "axis 1 of tv2 is cluster, which is not lowered: use a dimension of the grid, and reduce across blocks"},
 		{"sorting", `%0 = tensor f32 [8] contiguity=[yes]
 %1 = argsort %0 dim=0 descending=false stable=false
 output %1
@@ -81,4 +86,68 @@ func TestPasses(t *testing.T) {
 		complete = p.Complete
 	}
 	require.True(t, complete)
+}
+
+// Each parallel type is lowered, or the refusal says what to use instead.
+func TestParallelTypes(t *testing.T) {
+	for p := schedule.Serial; p <= schedule.MeshZ; p++ {
+		s := parsed(t, addText)
+		if err := s.Split(tv(s, 2), 0, 2, true); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Parallelize(tv(s, 2), 1, p); err != nil {
+			continue
+		}
+		if _, err := lowered(s, Options{}); err != nil && p != schedule.Vectorize {
+			require.NotEmpty(t, instead[p], "%v", err)
+			require.ErrorContains(t, err, instead[p])
+		}
+	}
+}
+
+// A loop around something that all threads of a block do together is not
+// unswitched: they would come to barriers of different copies.
+func TestUnswitchAroundBarriers(t *testing.T) {
+	for _, x := range []struct {
+		name, text string
+		sizes      [][]int64
+		schedule   func(t *testing.T, s *schedule.Scheduled)
+	}{
+		{"reduction across threads", "%0 = tensor f32 [6, 256] contiguity=[yes, yes]\n%1 = sum %0 dims=[1] keepdim=false dtype=f32\noutput %1\n", [][]int64{{6, 256}}, func(t *testing.T, s *schedule.Scheduled) {
+			cache, err := s.CacheBefore(tv(s, 1))
+			must(t, err, s.Split(cache, 1, 64, true))
+			partial, err := s.RFactor(cache, []int{1})
+			must(t, err, s.Parallelize(cache, 1, schedule.TIDx), s.Parallelize(partial[0], 2, schedule.TIDx))
+			for _, v := range s.Tensors() {
+				if !s.Fusion().Val(v).Input {
+					must(t, s.Split(v, 0, 4, true), s.Parallelize(v, 1, schedule.Unswitch), s.Parallelize(v, 0, schedule.BIDx))
+				}
+			}
+			must(t, s.InlineMost(nil, nil))
+		}},
+		{"tile", "%0 = tensor f32 [-1, 37] contiguity=[yes, yes]\n%1 = set %0\n%2 = neg %1\noutput %2\n", [][]int64{{3, 37}}, func(t *testing.T, s *schedule.Scheduled) {
+			for _, n := range []int{1, 2} {
+				must(t, s.Split(tv(s, n), 1, 32, true), s.Parallelize(tv(s, n), 2, schedule.TIDx), s.Parallelize(tv(s, n), 1, schedule.Unswitch))
+			}
+			must(t, s.SetMemory(tv(s, 1), schedule.Shared), s.InlineMost(nil, nil))
+		}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := parsed(t, x.text)
+			f := frozen(s)
+			x.schedule(t, s)
+			k, err := checkWith(s, f, fusionfuzz.Inputs(f, 7, x.sizes...), Options{})
+			require.NoError(t, err)
+			walk(k.Body, func(s kir.Statement) {
+				if i, ok := s.(*kir.If); ok {
+					for _, side := range []kir.Block{i.Then, i.Else} {
+						walk(side, func(s kir.Statement) {
+							_, isBarrier := s.(kir.Barrier)
+							require.False(t, isBarrier, "%v", k)
+						})
+					}
+				}
+			})
+		})
+	}
 }
