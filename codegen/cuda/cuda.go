@@ -95,8 +95,10 @@ type printer struct {
 	asBool    []bool // Bool buffers that are declared as bool
 	scalars   []bool // Local buffers of one element
 
-	hoisted     map[scalar.ID]string // expressions that have a name here
-	wideSymbols []bool               // of 64 bits, in a kernel with indices of 32
+	hoisted     map[scalar.ID]string      // expressions that have a name here
+	sums        map[scalar.ID][]scalar.ID // of them those that begin with a term
+	inScope     []scalar.ID               // all of them, in order
+	wideSymbols []bool                    // of 64 bits, in a kernel with indices of 32
 	wideExprs   map[scalar.ID]bool
 	templates   map[string]*template
 	uses        map[kir.ValueID]int // reads of a value by the statement
@@ -107,7 +109,7 @@ type printer struct {
 
 func newPrinter(k *kir.Kernel, o Options) *printer {
 	p := &printer{k: k, o: o, names: names{used: map[string]bool{}, next: map[string]int{}},
-		hoisted: map[scalar.ID]string{}, wideExprs: map[scalar.ID]bool{}, templates: map[string]*template{}}
+		hoisted: map[scalar.ID]string{}, sums: map[scalar.ID][]scalar.ID{}, wideExprs: map[scalar.ID]bool{}, templates: map[string]*template{}}
 	p.name = p.names.unique(k.Name)
 	p.buffers = make([]string, len(k.Buffers))
 	p.symbols, p.wideSymbols = make([]string, len(k.Symbols)), make([]bool, len(k.Symbols))

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"math"
+	"slices"
 	"strconv"
 
 	"nvfuser_go/codegen/kir"
@@ -76,8 +77,17 @@ func (p *printer) infix(operator string, args []scalar.ID) text {
 }
 
 // sum writes terms with a negative coefficient as differences, behind one that
-// has none if there is one.
+// has none if there is one, and in place of several terms the name of their sum.
 func (p *printer) sum(args []scalar.ID) text {
+	if part, ok := p.named(args); ok {
+		rest := []scalar.ID{part}
+		for _, a := range args {
+			if !slices.Contains(p.k.Scalars.Args(part), a) {
+				rest = append(rest, a)
+			}
+		}
+		args = rest
+	}
 	first := 0
 	for i, a := range args {
 		if _, negative := p.negated(a); !negative {
@@ -97,6 +107,42 @@ func (p *printer) sum(args []scalar.ID) text {
 		r = binary("+", r, p.index(a))
 	}
 	return r
+}
+
+// named returns the sum of most of the terms that has a name here.
+func (p *printer) named(terms []scalar.ID) (sum scalar.ID, ok bool) {
+	most := 1
+	for _, a := range terms {
+		for _, s := range p.sums[a] {
+			of := p.k.Scalars.Args(s)
+			if len(of) > most && !slices.ContainsFunc(of, func(x scalar.ID) bool { return !slices.Contains(terms, x) }) {
+				sum, ok, most = s, true, len(of)
+			}
+		}
+	}
+	return sum, ok
+}
+
+// giveName gives an expression a name until [printer.forget].
+func (p *printer) giveName(id scalar.ID, name string) {
+	p.inScope = append(p.inScope, id)
+	p.hoisted[id] = name
+	if p.k.Scalars.Op(id) == scalar.Add {
+		first := p.k.Scalars.Args(id)[0]
+		p.sums[first] = append(p.sums[first], id)
+	}
+}
+
+// forget ends the names that were given after the first n.
+func (p *printer) forget(n int) {
+	for _, id := range p.inScope[n:] {
+		delete(p.hoisted, id)
+		if p.k.Scalars.Op(id) == scalar.Add {
+			first := p.k.Scalars.Args(id)[0]
+			p.sums[first] = p.sums[first][:len(p.sums[first])-1]
+		}
+	}
+	p.inScope = p.inScope[:n]
 }
 
 // negated returns -id if id is a constant or a multiple with a negative factor.

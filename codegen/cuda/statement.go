@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 
 	"nvfuser_go/codegen/kir"
@@ -135,12 +134,11 @@ func (p *printer) usedSymbols() []bool {
 
 // block writes statements; names of expressions end with it.
 func (p *printer) block(b kir.Block) {
-	outside := p.hoisted
-	p.hoisted = maps.Clone(outside)
+	outside := len(p.inScope)
 	for _, s := range b {
 		p.statement(s)
 	}
-	p.hoisted = outside
+	p.forget(outside)
 }
 
 func (p *printer) statement(s kir.Statement) {
@@ -170,7 +168,7 @@ func (p *printer) statement(s kir.Statement) {
 	case kir.Hoist:
 		name := p.symbols[s.Symbol]
 		p.line("const %s %s = %s;", p.exprType(s.Expr), name, p.index(s.Expr).code)
-		p.hoisted[s.Expr] = name
+		p.giveName(s.Expr, name)
 	case *kir.For:
 		p.loop(s)
 	case *kir.If:
