@@ -32,7 +32,7 @@ func (b buffering) String() string {
 	return fmt.Sprintf("%d stages, %d ahead, copy %d", b.stages, b.prefetch, b.copies)
 }
 
-var depths = []buffering{{2, 1, schedule.AsyncCopy}, {3, 2, schedule.AsyncCopy}, {3, 1, schedule.AsyncCopy}, {4, 3, schedule.AsyncCopy}, {2, 1, schedule.PlainCopy}, {3, 2, schedule.PlainCopy}}
+var depths = []buffering{{2, 1, schedule.AsyncCopy}, {3, 2, schedule.AsyncCopy}, {3, 1, schedule.AsyncCopy}, {4, 3, schedule.AsyncCopy}, {2, 1, schedule.PlainCopy}, {3, 2, schedule.PlainCopy}, {12, 11, schedule.AsyncCopy}, {12, 7, schedule.AsyncCopy}}
 
 // circular makes a copy of v in a circular buffer.
 func (b buffering) circular(t *testing.T, s *schedule.Scheduled, v core.ValID) core.ValID {
@@ -110,6 +110,39 @@ func (b buffering) unrolled(t *testing.T, s *schedule.Scheduled) {
 		must(t, s.Reorder(v, map[int]int{0: 1}), s.Parallelize(v, 0, schedule.Unroll), s.Parallelize(v, 1, schedule.Unroll))
 	}
 	must(t, s.Parallelize(out, 0, schedule.Unroll), s.InlineAt(tile, 2, false), s.InlineAt(acc, 1, false))
+}
+
+// weighted sums matrices with a weight for each column.
+const weighted = `%0 = tensor f32 [-1, 8] contiguity=[yes, yes]
+%1 = tensor f32 [-1, -1, 8] contiguity=[yes, yes, yes]
+%2 = broadcast %0 is_broadcast_dim=[false, true, false]
+%3 = mul %1, %2
+%4 = sum %3 dims=[1] keepdim=false dtype=f32
+output %4
+`
+
+// twice copies the weights of the next matrix ahead and, inside of that loop,
+// rows of this one.
+func (b buffering) twice(t *testing.T, s *schedule.Scheduled) {
+	acc, err := s.CacheBefore(tv(s, 4))
+	must(t, err)
+	weights, rows := b.circular(t, s, tv(s, 0)), b.circular(t, s, tv(s, 1))
+	for _, v := range s.Tensors() {
+		if !s.Fusion().Val(v).Input {
+			must(t, s.Parallelize(v, -1, schedule.TIDx))
+		}
+	}
+	must(t, s.InlineAt(weights, 1, false), s.InlineAt(rows, 2, false), s.InlineMost([]core.ValID{tv(s, 2), tv(s, 3), acc}, nil))
+}
+
+// swizzled permutes the columns of each tile.
+func (b buffering) swizzled(t *testing.T, s *schedule.Scheduled) {
+	b.tiled(t, s, 1)
+	for _, v := range s.Tensors() {
+		if s.Buffering(v).Stages > 0 {
+			must(t, s.SetAllocation(v, s.Loop(v), nil), s.SwizzleXOR(v, 2, 3))
+		}
+	}
 }
 
 // product multiplies matrices.
@@ -199,6 +232,8 @@ var pipelineCases = []pipelineCase{
 	{"pairs", columnSum, func(b buffering, t *testing.T, s *schedule.Scheduled) { b.tiled(t, s, 2) }, byFours, rows(4, 12)},
 	{"vectors", columnSum, func(b buffering, t *testing.T, s *schedule.Scheduled) { b.tiled(t, s, 4) }, byFours, rows(4, 12)},
 	{"nested", batchSum, buffering.nested, Options{}, [][][]int64{{{3, 0, 6}}, {{1, 3, 6}}, {{3, 4, 6}}, {{2, 8, 6}}, {{2, 12, 6}}, {{3, 16, 6}}, {{2, 19, 6}}, {{0, 8, 6}}}},
+	{"twice", weighted, buffering.twice, Options{}, [][][]int64{{{0, 8}, {0, 5, 8}}, {{1, 8}, {1, 0, 8}}, {{5, 8}, {5, 1, 8}}, {{2, 8}, {2, 7, 8}}, {{4, 8}, {4, 4, 8}}}},
+	{"swizzled", columnSum, buffering.swizzled, Options{}, rows(1, 11)},
 	{"unrolled", `%0 = tensor f32 [9, 6] contiguity=[yes, yes]
 %1 = sum %0 dims=[0] keepdim=false dtype=f32
 output %1
@@ -323,7 +358,7 @@ func (x *pipelineCase) findings(s *schedule.Scheduled, f *core.Fusion, k *kir.Ke
 // with the slot before or after the right one too.
 func TestPipelineMutations(t *testing.T) {
 	for _, b := range depths[:4] {
-		for _, name := range []string{"own", "vectors", "nested", "unrolled", "product", "epilogue"} {
+		for _, name := range []string{"own", "vectors", "nested", "twice", "unrolled", "product", "epilogue"} {
 			t.Run(fmt.Sprintf("%s, %v", name, b), func(t *testing.T) {
 				x := pipelineNamed(name)
 				s, f := x.scheduled(t, b)

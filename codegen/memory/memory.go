@@ -107,9 +107,9 @@ func Hopper(threads, bytes int64) int64 {
 
 // Plan adds to a kernel the places of its shared buffers, the size of a block's
 // memory, and the commits, waits and barriers that order its accesses. Commits
-// that are there are kept; copies without one get one. Barriers that are there
-// count. A grid barrier makes the launch cooperative and adds an argument for
-// its semaphore.
+// that are there are kept: they say what a wait can tell apart. Copies without
+// one get it where they are waited for. Barriers that are there count. A grid
+// barrier makes the launch cooperative and adds an argument for its semaphore.
 //
 // Errors: [core.Unsupported] if two statements must be ordered and no place
 // between them is reached by all threads, or if the memory does not fit. Then
@@ -224,7 +224,7 @@ func newPlan(k *kir.Kernel) *plan {
 	p.threads = p.positions(kir.ThreadIdx, k.Launch.Block)
 	p.blocks = p.positions(kir.BlockIdx, k.Launch.Grid)
 	b := tree{p: p, grid: map[scalar.ID]bool{}, lets: map[scalar.ID][]*node{}}
-	p.root = b.block(p.committed(), nil, nil, nil, true, true)
+	p.root = b.block(k.Body, nil, nil, nil, true, true)
 	p.lets, p.sharedLoops = b.lets, b.grid
 	p.track(p.root)
 	p.findShared()
