@@ -66,7 +66,7 @@ func (a *Analysis) checkAliases() error {
 type touch struct {
 	loops  []core.AxisID // around it, without those of one iteration or instruction
 	coords []index
-	shared bool // more than one thread makes it
+	shared bool // more than one thread or iteration makes it
 	number int  // of the statement
 }
 
@@ -81,6 +81,7 @@ func (c *context) touched(v core.ValID, coords []index, write bool) {
 	}
 	t := touch{coords: coords, number: c.numStatements, shared: c.redundant || len(c.onceAmongThreads(nil)) > 0}
 	for _, class := range c.m.Nest(c.f.Val(c.tensor.v).Def) {
+		t.shared = t.shared || !c.isOwnLoop(v, class) && !c.isOne(c.m.Promotion(class))
 		if !c.isOne(c.m.Promotion(class)) && c.parallel(class) != schedule.Vectorize {
 			t.loops = append(t.loops, class)
 		}

@@ -215,13 +215,17 @@ func (c *context) alwaysRuns(id core.ExprID) error {
 			continue
 		}
 		for _, class := range c.m.Nest(id) {
-			own := slices.ContainsFunc(c.tensors[v].loop, func(a core.AxisID) bool { return c.m.LoopClass(a) == class && !c.m.IsPromoted(a) })
-			if !own && c.t.Facts(c.extent(c.m.Promotion(class))).Lo <= 0 {
+			if !c.isOwnLoop(v, class) && c.t.Facts(c.extent(c.m.Promotion(class))).Lo <= 0 {
 				return c.refuse("empty loop", v, "%s is an output and is computed in a loop of a reader, which may have no iteration: compute it outside of that loop", c.f.Name(v))
 			}
 		}
 	}
 	return nil
+}
+
+// isOwnLoop reports whether the iterations of a loop are those of an axis of v.
+func (a *Analysis) isOwnLoop(v core.ValID, class core.AxisID) bool {
+	return slices.ContainsFunc(a.tensors[v].loop, func(x core.AxisID) bool { return a.m.LoopClass(x) == class && !a.m.IsPromoted(x) })
 }
 
 // body emits what a statement that is no reduction does for one element.

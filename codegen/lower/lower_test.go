@@ -59,6 +59,17 @@ output %1
 output %1
 `, func(t *testing.T, s *schedule.Scheduled) { must(t, s.Parallelize(tv(s, 1), 1, schedule.TIDx)) },
 			"tv1 is reduced across threads and the block has max(1, tv0_n1) of them along threadIdx.x, which is not a constant"},
+		{"an output that overwrites what it reads again", `%0 = tensor f32 [3] contiguity=[yes]
+%1 = tensor f32 [2, 3] contiguity=[yes, yes]
+%2 = add %0, 1:f64
+%3 = broadcast %2 is_broadcast_dim=[true, false]
+%4 = add %3, %1
+output %2 alias %0
+output %4
+`, func(t *testing.T, s *schedule.Scheduled) {
+			merged(t, s, 3, 4)
+			must(t, s.InlineAt(tv(s, 3), 1, false), s.InlineAt(tv(s, 2), 1, false))
+		}, "tv2 is written to the memory of tv0, of which an element may be read after that"},
 		{"an output that overwrites what is read later", `%0 = tensor f32 [8] contiguity=[yes]
 %1 = neg %0
 %2 = add %0, %1
