@@ -14,6 +14,9 @@ func (b *builder) indexing(kind string, v core.ValID, shape []int64) {
 	at := core.IntOf(int64(dim))
 	switch kind {
 	case "slice":
+		if shape[dim] == 0 {
+			return
+		}
 		from, to := make([]int64, len(shape)), append([]int64{}, shape...)
 		strides := make([]int64, len(shape))
 		for i := range strides {
@@ -27,6 +30,9 @@ func (b *builder) indexing(kind string, v core.ValID, shape []int64) {
 		other[dim] = b.size()
 		b.apply("cat", core.TensorsOf(v, b.input(other), v), at, core.BoolOf(false))
 	case "select":
+		if shape[dim] == 0 {
+			return
+		}
 		b.apply("select", core.TensorOf(v), core.ScalarOf(b.f.Scalars().Int(b.Int64N(shape[dim]))), at)
 	case "index_select":
 		b.apply("index_select", core.TensorOf(v), core.TensorOf(b.input([]int64{b.size()})), at)
@@ -53,7 +59,7 @@ func (b *builder) covered(shape []int64, dim int) []int64 {
 		if i == dim {
 			out[i] = b.size()
 		} else if b.chance(0.3) {
-			out[i] = 1 + b.Int64N(n)
+			out[i] = b.Int64N(n + 1)
 		}
 	}
 	return out
