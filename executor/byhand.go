@@ -32,7 +32,8 @@ func (e *Executor) planByHand(b *core.Binding, inputs []Input, s *schedule.Sched
 		t.outputs = append(t.outputs, k)
 	}
 	c := &compiled{task: t, s: s.Clone()}
-	c.options.Alignment = func(v core.ValID) int { return alignmentOf(c.s.Fusion(), v, inputs) }
+	aligned := alignments(inputs)
+	c.options.Alignment = func(v core.ValID) int { return alignmentOf(c.s.Fusion(), v, aligned) }
 	if err := c.lowerTo(outputs); err != nil {
 		return nil, err
 	}
@@ -42,20 +43,29 @@ func (e *Executor) planByHand(b *core.Binding, inputs []Input, s *schedule.Sched
 	return e.simulated(b, inputs, outputs, c)
 }
 
+// alignments returns the bytes, 16 at most, that divide the address of the first
+// element of each input.
+func alignments(inputs []Input) []int {
+	aligned := make([]int, len(inputs))
+	for i := range inputs {
+		aligned[i] = 1 << min(bits.TrailingZeros64(uint64(uintptr(inputs[i].Data))), 4)
+	}
+	return aligned
+}
+
 // alignmentOf returns the bytes that divide the address of the first element of v
 // in global memory: of an input what its data say, and of the output that is
 // written there; torch and we allocate others at multiples of 16.
-func alignmentOf(f *core.Fusion, v core.ValID, inputs []Input) int {
+func alignmentOf(f *core.Fusion, v core.ValID, aligned []int) int {
 	for _, o := range f.Outputs() {
 		if o.Val == v && o.Alias != core.NoVal {
 			v = o.Alias
 		}
 	}
-	at := slices.Index(f.Inputs(), v)
-	if at < 0 || inputs[at].Data == nil {
-		return 16
+	if at := slices.Index(f.Inputs(), v); at >= 0 {
+		return aligned[at]
 	}
-	return 1 << min(bits.TrailingZeros64(uint64(uintptr(inputs[at].Data))), 4)
+	return 16
 }
 
 // checkSchedule fails unless s can be lowered, as far as the schedule tells. The

@@ -147,7 +147,7 @@ func (e *Executor) PlanWith(inputs []Input, o Options) (*Plan, error) {
 	buffer := keys.Get().(*[]byte)
 	defer keys.Put(buffer)
 	key := e.appendKey((*buffer)[:0], inputs)
-	if e.byHand != nil {
+	if e.byHand != nil || o.Simulate { // kernels may move vectors
 		for i := range inputs {
 			key = append(key, byte(min(bits.TrailingZeros64(uint64(uintptr(inputs[i].Data))), 4)))
 		}

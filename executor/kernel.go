@@ -27,6 +27,7 @@ type compiled struct {
 	refusals   []core.Refusal     // of the schedulers that were asked before
 
 	s       *schedule.Scheduled // nil: every scheduler refuses
+	width   int64               // of its vectors: a power of two; 0 and 1 are none
 	options lower.Options       // that the kernel was made with
 	kernel  *kir.Kernel         // nil: lowering refuses
 
@@ -63,6 +64,10 @@ func (t *task) compileAny(outputs []OutputDescription, first int) (*compiled, er
 		if c.s, err = chosen.Apply(t.f, c.candidates[c.taken]); err != nil {
 			return c, err
 		}
+		c.width = 1
+		if p, ok := c.candidates[c.taken].(scheduler.Vectorized); ok {
+			c.width = p.Width()
+		}
 		err = c.lowerTo(outputs)
 		var refused *core.Unsupported
 		if !errors.As(err, &refused) {
@@ -88,6 +93,9 @@ func (c *compiled) lowerTo(outputs []OutputDescription) error {
 		return n, err == nil
 	}
 	c.options.Promise = c.promise
+	if c.width > 1 {
+		c.options.Alignment = func(v core.ValID) int { return alignmentOf(c.s.Fusion(), v, c.aligned) }
+	}
 	return c.lower()
 }
 
@@ -101,11 +109,16 @@ func (c *compiled) lower() (err error) {
 	return nil
 }
 
-// promise says of the sizes that the kernel is for which are not 0: lowering may
-// rely on that, and not on more, so that kernels of other sizes are alike.
+// promise says of the sizes that the kernel is for which are not 0, and of what
+// they are a multiple that matters for vectors: lowering may rely on that, and not
+// on more, so that kernels of other sizes are alike.
 func (c *compiled) promise(h kir.HostValue) scalar.Facts {
 	if n, ok := c.options.Value(h); ok && n > 0 && h.Stride < 0 {
-		return scalar.Range(1, math.MaxInt64)
+		f := scalar.Range(1, math.MaxInt64)
+		for f.Divisor < c.width && n%(2*f.Divisor) == 0 {
+			f.Divisor *= 2
+		}
+		return f
 	}
 	return scalar.Unknown()
 }

@@ -3,7 +3,9 @@ package executor_test
 import (
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -204,6 +206,47 @@ func TestSimulatePrograms(t *testing.T) {
 	}
 }
 
+// TestSimulateVectors looks for vectors in the kernels of the candidates that have
+// them, and for other kernels where addresses or sizes do not allow them.
+func TestSimulateVectors(t *testing.T) {
+	const bias = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = tensor f32 [-1] contiguity=[yes]
+%2 = broadcast %1 is_broadcast_dim=[true, false]
+%3 = add %0, %2
+%4 = cast %3 dtype=f16
+output %3
+output %4
+`
+	f, err := core.Parse(bias)
+	require.NoError(t, err)
+	f.Freeze()
+	for _, test := range []struct {
+		rows, columns int64
+		offset        int // in elements
+		vectors       bool
+	}{{33, 8, 0, true}, {33, 8, 4, true}, {33, 8, 1, false}, {33, 5, 0, false}} {
+		c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 7, []int64{test.rows, test.columns}, []int64{test.columns})}
+		p := prepare(c)
+		data := make([]float32, int64(test.offset)+test.rows*test.columns+4)
+		for uintptr(unsafe.Pointer(&data[0]))%16 != 0 {
+			data = data[1:]
+		}
+		data = data[test.offset:]
+		copy(data, unsafe.Slice((*float32)(p.inputs[0].Data), test.rows*test.columns))
+		p.inputs[0].Data = unsafe.Pointer(&data[0])
+		want, err := f.Eval(p.arrays, p.scalars, random)
+		require.NoError(t, err)
+		plan, err := executorOf(t, f).PlanWith(p.inputs, executor.Options{Simulate: true, Candidate: 1})
+		require.NoError(t, err)
+		got, _, err := p.runPlan(t, plan, random)
+		requireNoError(t, err)
+		require.Empty(t, c.Check(want, got))
+		text, err := plan.Inspection().Show("kernel_ir")
+		require.NoError(t, err)
+		require.Equal(t, test.vectors, strings.Contains(text, "]:4 ="), text)
+	}
+}
+
 // TestSimulateRandom schedules random fusions; what is accepted agrees with the
 // evaluator, and what is refused says why.
 func TestSimulateRandom(t *testing.T) {
@@ -255,6 +298,7 @@ output %2
 	}{
 		{elementwise, pointwise.Scheduler{}, pointwise.Params{Threads: 32, Unroll: 4}},
 		{elementwise, pointwise.Scheduler{}, pointwise.Params{Threads: 1, Unroll: 3}},
+		{elementwise, pointwise.Scheduler{}, pointwise.Params{Threads: 32, Unroll: 1, Vector: 1}},
 		{rows, reduction.Scheduler{}, reduction.Params{Inner: true, Kept: 4, Reduced: 32}},
 		{rows, reduction.Scheduler{}, reduction.Params{Inner: true, Kept: 1, Reduced: 1024}},
 		{rows, reduction.Scheduler{}, reduction.Params{Kept: 8, Reduced: 4}},

@@ -11,12 +11,13 @@ type task struct {
 	f       *core.Fusion
 	b       *core.Binding
 	inputs  []Input // descriptions
+	aligned []int   // addresses of inputs, in bytes
 	outputs []int   // of the fusion, by output of f
 }
 
 // newTask returns the task that outputs leave of f; nil if no kernel is needed.
 func newTask(f *core.Fusion, inputs []Input, b *core.Binding, outputs []OutputDescription) (*task, error) {
-	t := &task{inputs: described(inputs)}
+	t := &task{inputs: described(inputs), aligned: alignments(inputs)}
 	var list []core.Output
 	listed := map[core.ValID]bool{}
 	for k, o := range f.Outputs() {

@@ -7,8 +7,10 @@
 // thread, and threads. All other tensors follow, and are computed where they are
 // used.
 //
-// It does not vectorize, and does not choose the order of axes by how inputs lie
-// in memory.
+// Inputs and outputs that lie in memory as the merged axis runs may be moved in
+// vectors.
+//
+// It does not choose the order of axes by how inputs lie in memory.
 package pointwise
 
 import (
@@ -23,12 +25,19 @@ import (
 // Params are the choices for a segment.
 type Params struct {
 	Threads int64 // of a block
-	Unroll  int64 // elements of a thread
+	Unroll  int64 // elements of a thread, or vectors
+	Vector  int64 // elements of a vector; 0 and 1: there are none
 }
 
 func (p Params) String() string {
+	if p.Vector > 1 {
+		return fmt.Sprintf("pointwise: %d threads, %d vectors of %d elements each", p.Threads, p.Unroll, p.Vector)
+	}
 	return fmt.Sprintf("pointwise: %d threads, %d elements each", p.Threads, p.Unroll)
 }
+
+// Width is that of [scheduler.Vectorized].
+func (p Params) Width() int64 { return max(p.Vector, 1) }
 
 // Scheduler is the scheduler of this package.
 type Scheduler struct{}
@@ -54,12 +63,27 @@ func (Scheduler) Accept(f *core.Fusion, _ *core.Binding, _ scheduler.Device) []c
 const fewest = 4096
 
 func (Scheduler) Candidates(f *core.Fusion, shapes *core.Binding, device scheduler.Device) []scheduler.Params {
-	sizes, err := shapes.Shape(widest(f)[0])
 	one := Params{Threads: 128, Unroll: 1}
-	if err != nil || core.NumElements(sizes) < fewest*int64(device.Processors) {
-		return []scheduler.Params{one}
+	all := []scheduler.Params{one}
+	sizes, err := shapes.Shape(widest(f)[0])
+	if err != nil {
+		return all
 	}
-	return []scheduler.Params{Params{Threads: 128, Unroll: 4}, one}
+	n := core.NumElements(sizes)
+	isLarge := n >= fewest*int64(device.Processors)
+	if isLarge {
+		all = []scheduler.Params{Params{Threads: 128, Unroll: 4}, one}
+	}
+	if width := width(f); width > 1 && n > 0 && n%width == 0 {
+		p := Params{Threads: 128, Unroll: 1, Vector: width}
+		if s, err := (Scheduler{}).Apply(f, p); err == nil && hasVectors(s) {
+			if isLarge {
+				return slices.Insert(all, 0, scheduler.Params(p))
+			}
+			return append(all, p)
+		}
+	}
+	return all
 }
 
 // widest returns the outputs, those with most axes that are not broadcast first.
@@ -120,14 +144,25 @@ func (p Params) schedule(s *schedule.Scheduled, ref core.ValID) error {
 		if err := scheduler.Spread(s, name, ref); err != nil {
 			return err
 		}
+		if p.Vector > 1 {
+			if err := vectorize(s); err != nil {
+				return err
+			}
+		}
 	}
 	return scheduler.Finish(s, ref)
 }
 
-// loops gives the reference its loops: blocks, elements of a thread, threads.
+// loops gives the reference its loops: blocks, elements of a thread, threads, and
+// elements of a vector.
 func (p Params) loops(s *schedule.Scheduled, ref core.ValID) error {
 	if err := scheduler.MergeAll(s, ref, 0, len(s.Loop(ref))); err != nil {
 		return err
+	}
+	if p.Vector > 1 {
+		if err := s.Split(ref, 0, p.Vector, true); err != nil {
+			return err
+		}
 	}
 	if err := s.Split(ref, 0, p.Threads, true); err != nil {
 		return err

@@ -115,9 +115,13 @@ func Spread(s *schedule.Scheduled, by string, reference core.ValID) error {
 	return &Refusals{refusals}
 }
 
-// Finish parallelizes all tensors like reference and inlines them.
+// Finish parallelizes all tensors like reference, vectors apart, and inlines them.
 func Finish(s *schedule.Scheduled, reference core.ValID) error {
-	if err := s.ParallelizeLike(reference, -1, nil, nil); err != nil {
+	types := []schedule.Parallel{schedule.Unroll}
+	for p := schedule.BIDx; p <= schedule.TIDz; p++ {
+		types = append(types, p)
+	}
+	if err := s.ParallelizeLike(reference, -1, nil, types); err != nil {
 		return err
 	}
 	return s.InlineMost(nil, nil)

@@ -38,6 +38,11 @@ var Hopper = Device{Processors: 132, Threads: 1024, Warp: 32}
 // and their String tells all of them.
 type Params interface{ String() string }
 
+// Vectorized are Params of schedules that move several elements at once. To be
+// lowered they need the sizes and the addresses of inputs as multiples of the
+// Width, which is 1 if there are no vectors.
+type Vectorized interface{ Width() int64 }
+
 // A Scheduler turns segments of a certain kind into schedules.
 type Scheduler interface {
 	Name() string
