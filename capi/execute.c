@@ -328,6 +328,32 @@ static PyObject *prepare_plan(PyObject *self, PyObject *const *args, Py_ssize_t 
   Py_RETURN_NONE;
 }
 
+/* ask_scheduler(fusion, request, name, inputs, params) */
+PyObject *ask_scheduler(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module;
+  nvf_error error = {0};
+  int64_t request;
+  int to_numpy = 0, status, ok = 0;
+  char *text = NULL;
+  Run run; /* large, and not cleared */
+  if (!alive() || !check_count("ask_scheduler", nargs, 5, 5) || as_int64(args[1], "ask_scheduler", "request", &request)) return NULL;
+  if (!PyObject_TypeCheck(args[0], fusion_type) || !PyUnicode_Check(args[2]) || !PyList_Check(args[3]) || !PyUnicode_Check(args[4]))
+    return PyErr_Format(PyExc_TypeError, "ask_scheduler() takes a Fusion, an int, a str, a list and a str");
+  const char *name = PyUnicode_AsUTF8AndSize(args[2], NULL), *params = PyUnicode_AsUTF8AndSize(args[4], NULL);
+  nvf_fusion fusion = ((FusionObject *)args[0])->handle;
+  if (!name || !params) return NULL;
+  if (read_inputs(&run, args[3], &to_numpy)) {
+    Py_BEGIN_ALLOW_THREADS;
+    status = nvfi_scheduler(fusion, (int32_t)request, name, params, run.in.inputs, run.in.count, &text, &error);
+    Py_END_ALLOW_THREADS;
+    ok = check(status, &error);
+  }
+  inputs_end(&run.in);
+  PyObject *result = ok ? PyUnicode_FromString(text) : NULL;
+  if (ok) nvf_free(text);
+  return result;
+}
+
 static PyObject *executor_fusion(PyObject *self, void *closure) {
   (void)closure;
   Py_INCREF((PyObject *)SELF->fusion);

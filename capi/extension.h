@@ -140,6 +140,11 @@ PyObject *pop_fusion(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 
 PyObject *schedule_call(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *names);
 PyObject *primitive_table(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+PyObject *schedulers(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+PyObject *make_graph(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+PyObject *graph_mapped(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+PyObject *graph_join(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+PyObject *graph_release(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 
 /* ---- tensors.c ---- */
 
@@ -177,6 +182,7 @@ int mark_written(PyObject *tensor);
 int add_executor_type(PyObject *module);
 PyObject *set_hooks(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+PyObject *ask_scheduler(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *make_scheduled_executor(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 
 /* ---- location.c ---- */

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"unsafe"
@@ -78,6 +79,9 @@ func (d *definition) list(h C.nvf_fusion, what C.int32_t, id C.uint32_t) ([]C.nv
 		}
 		return d.values(h, []core.ValID{f.ScalarVal(f.Size(core.AxisID(id)))}), nil
 	}
+	if what >= C.NVFI_AXIS_DEF && what <= C.NVFI_AXIS_FACTOR {
+		return d.axisDefinition(h, what, id)
+	}
 	if err := checkID(id, f.NumVals(), "value"); err != nil {
 		return nil, err
 	}
@@ -98,6 +102,40 @@ func (d *definition) list(h C.nvf_fusion, what C.int32_t, id C.uint32_t) ([]C.nv
 		}
 	}
 	return numbers(v.Domain.Logical), nil
+}
+
+// axisDefinition lists what makes an axis, if something does.
+func (d *definition) axisDefinition(h C.nvf_fusion, what C.int32_t, id C.uint32_t) ([]C.nvf_value, error) {
+	f := d.view()
+	if err := checkID(id, f.NumAxes(), "axis"); err != nil {
+		return nil, err
+	}
+	def := f.Axis(core.AxisID(id)).Def
+	if def == core.NoTransform {
+		return nil, nil
+	}
+	t := f.Transform(def)
+	isAxis := func(a core.AxisID) bool { return a != core.NoAxis }
+	switch what {
+	case C.NVFI_AXIS_SOURCES:
+		return numbers(only(t.In[:], isAxis)), nil
+	case C.NVFI_AXIS_RESULTS:
+		return numbers(only(t.Out[:], isAxis)), nil
+	case C.NVFI_AXIS_FACTOR:
+		if t.Kind != core.Split {
+			return nil, nil
+		}
+		return d.values(h, []core.ValID{f.ScalarVal(t.Factor)}), nil
+	}
+	inner := uint32(0)
+	if t.Inner {
+		inner = 1
+	}
+	return numbers([]uint32{uint32(t.Kind), inner}), nil
+}
+
+func only[T any](list []T, keep func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(x T) bool { return !keep(x) })
 }
 
 func (d *definition) values(h C.nvf_fusion, ids []core.ValID) []C.nvf_value {
@@ -246,9 +284,12 @@ func (d *definition) text(what C.int32_t, id C.uint32_t, name string) (string, e
 			return f.AxesString(f.Val(core.ValID(id)).Domain.Logical), nil
 		}
 		return f.ValString(core.ValID(id)), nil
-	case C.NVFI_EXPR:
+	case C.NVFI_EXPR, C.NVFI_EXPR_NAME:
 		if err := checkID(id, f.NumExprs(), "expression"); err != nil {
 			return "", err
+		}
+		if what == C.NVFI_EXPR_NAME {
+			return f.Expr(core.ExprID(id)).Op.Name, nil
 		}
 		return f.ExprString(core.ExprID(id)), nil
 	case C.NVFI_AXIS:

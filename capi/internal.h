@@ -33,7 +33,11 @@ enum nvfi_list {
   NVFI_VAL_ROOT,      /* ids of axes */
   NVFI_VAL_LOGICAL,   /* ids of axes */
   NVFI_VAL_LOOP,      /* ids of axes */
-  NVFI_AXIS_EXTENT    /* one scalar */
+  NVFI_AXIS_EXTENT,   /* one scalar */
+  NVFI_AXIS_DEF,      /* of what makes the axis: nothing, or 0 split, 1 merge, 2 resize, and whether the factor is inner */
+  NVFI_AXIS_SOURCES,  /* ids of the axes that it is made from */
+  NVFI_AXIS_RESULTS,  /* ids of the axes that are made with it */
+  NVFI_AXIS_FACTOR    /* one scalar, of a split */
 };
 
 /* Ids come as NVF_KIND_INT. Free *items with nvf_free. */
@@ -46,6 +50,7 @@ enum nvfi_text {
   NVFI_EXPR,
   NVFI_AXIS,
   NVFI_DOMAIN,
+  NVFI_EXPR_NAME, /* of its operation */
   NVFI_STAGE, /* a stage of the definition, called `name` */
   NVFI_KERNEL /* the kernel of the fusion by its schedule, if it has one; id: the dtype of its indices, or NVF_NULL to choose it */
 };
@@ -96,6 +101,25 @@ int nvfi_wait(nvfi_job job, int32_t milliseconds, int *status, nvf_error *error)
 
 /* Asks a job to end soon, with an error. */
 void nvfi_stop(nvfi_job job);
+
+/* What the scheduler called `name` says to a fusion and inputs; NVFI_SCHEDULE
+ * gives the fusion its schedule. *text, to be freed with nvf_free: why it refuses,
+ * a line for each reason, "" if it does not; the parameters that it chooses, as
+ * JSON; "". params are such parameters, or NULL for the first choice. */
+enum nvfi_scheduler_request { NVFI_CAN_SCHEDULE, NVFI_HEURISTICS, NVFI_SCHEDULE };
+int nvfi_scheduler(nvf_fusion fusion, int32_t request, const char *name, const char *params, const nvf_input *inputs,
+                   int32_t num_inputs, char **text, nvf_error *error);
+
+/* Names of the schedulers, a line each. Free *text with nvf_free. */
+int nvfi_schedulers(char **text, nvf_error *error);
+
+/* Which axes of a fusion, as it is scheduled now, are mapped in the sense of mode,
+ * such as "exact". */
+typedef uint64_t nvfi_graph;
+int nvfi_graph_create(nvf_fusion fusion, const char *mode, nvfi_graph *graph, nvf_error *error);
+void nvfi_graph_destroy(nvfi_graph graph);
+int nvfi_graph_mapped(nvfi_graph graph, const nvf_value *a, const nvf_value *b, int32_t *mapped, nvf_error *error);
+int nvfi_graph_join(nvfi_graph graph, const nvf_value *a, const nvf_value *b, nvf_error *error);
 
 /* Panics, for the test of what happens then. */
 int nvfi_provoke(nvf_fusion fusion, nvf_error *error);

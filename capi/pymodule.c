@@ -56,6 +56,16 @@ static PyMethodDef functions[] = {
     {"executor", FAST(make_executor),
      PyDoc_STR("executor(fusion, candidate=None) -> Executor\n\nCompletes the fusion and gives what runs it: simulated GPU kernels by one of the\n"
                "schedules that there are for them, counted around from 0, if candidate is given. Equal fusions share their programs.")},
+    {"schedulers", FAST(schedulers), PyDoc_STR("schedulers() -> list[str]\n\nThe names of the schedulers, in order of preference.")},
+    {"ask_scheduler", FAST(ask_scheduler),
+     PyDoc_STR("ask_scheduler(fusion, request, name, inputs, params) -> str\n\n"
+               "request 0: why the scheduler refuses, a line for each reason; 1: the parameters it chooses, as JSON; 2: schedules the\n"
+               "fusion by params, or by what it chooses if that is \"\".")},
+    {"graph", FAST(make_graph),
+     PyDoc_STR("graph(fusion, mode) -> int\n\nA handle of the graph of mode of the axes as they are scheduled now; graph_release() ends it.")},
+    {"graph_mapped", FAST(graph_mapped), PyDoc_STR("graph_mapped(graph, a, b) -> bool\n\nWhether two axes are mapped.")},
+    {"graph_join", FAST(graph_join), PyDoc_STR("graph_join(graph, a, b)\n\nMaps two axes.")},
+    {"graph_release", FAST(graph_release), PyDoc_STR("graph_release(graph)\n\nForgets a graph.")},
     {"scheduled_executor", FAST(make_scheduled_executor),
      PyDoc_STR("scheduled_executor(fusion, bdimx, bdimy, bdimz, gdimx, gdimy, gdimz) -> Executor\n\n"
                "Completes the fusion and gives what runs it by its schedule as it is now, in the simulator. The numbers are what every\n"

@@ -71,3 +71,73 @@ PyObject *primitive_table(PyObject *module, PyObject *const *args, Py_ssize_t na
   (void)module, (void)args;
   return check_count("primitive_table", nargs, 0, 0) ? PyUnicode_FromString(nvf_primitive_table()) : NULL;
 }
+
+/* ---- Graphs ---- */
+
+static int two_axes(const char *function, PyObject *const *args, Py_ssize_t nargs, Arguments *a, uint64_t *graph, nvf_value *axes) {
+  int64_t handle;
+  arguments_begin(a, function);
+  if (!alive() || !check_count(function, nargs, 3, 3) || as_int64(args[0], function, "graph", &handle)) return 0;
+  *graph = (uint64_t)handle;
+  return !convert(a, args[1], 0, &axes[0]) && !convert(a, args[2], 1, &axes[1]);
+}
+
+/* graph(fusion, mode) */
+PyObject *make_graph(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module;
+  nvf_error error = {0};
+  nvfi_graph graph;
+  if (!alive() || !check_count("graph", nargs, 2, 2)) return NULL;
+  if (!PyObject_TypeCheck(args[0], fusion_type) || !PyUnicode_Check(args[1]))
+    return PyErr_Format(PyExc_TypeError, "graph() takes a Fusion and a str, got %R and %R", args[0], args[1]);
+  const char *mode = PyUnicode_AsUTF8AndSize(args[1], NULL);
+  if (!mode) return NULL;
+  int status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = nvfi_graph_create(((FusionObject *)args[0])->handle, mode, &graph, &error);
+  Py_END_ALLOW_THREADS;
+  return check(status, &error) ? PyLong_FromLongLong((long long)graph) : NULL;
+}
+
+PyObject *graph_mapped(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module;
+  nvf_error error = {0};
+  Arguments a;
+  nvf_value axes[2];
+  uint64_t graph;
+  int32_t mapped = 0;
+  int ok = two_axes("graph_mapped", args, nargs, &a, &graph, axes) && check(nvfi_graph_mapped(graph, &axes[0], &axes[1], &mapped, &error), &error);
+  arguments_end(&a);
+  return ok ? PyBool_FromLong(mapped) : NULL;
+}
+
+PyObject *graph_join(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module;
+  nvf_error error = {0};
+  Arguments a;
+  nvf_value axes[2];
+  uint64_t graph;
+  int ok = two_axes("graph_join", args, nargs, &a, &graph, axes) && check(nvfi_graph_join(graph, &axes[0], &axes[1], &error), &error);
+  arguments_end(&a);
+  if (!ok) return NULL;
+  Py_RETURN_NONE;
+}
+
+PyObject *graph_release(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module;
+  int64_t graph;
+  if (!check_count("graph_release", nargs, 1, 1) || as_int64(args[0], "graph_release", "graph", &graph)) return NULL;
+  if (!nvf_forked()) nvfi_graph_destroy((nvfi_graph)graph);
+  Py_RETURN_NONE;
+}
+
+PyObject *schedulers(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module, (void)args;
+  nvf_error error = {0};
+  char *text = NULL;
+  if (!alive() || !check_count("schedulers", nargs, 0, 0) || !check(nvfi_schedulers(&text, &error), &error)) return NULL;
+  PyObject *names = PyUnicode_FromString(text), *list = names ? PyUnicode_Splitlines(names, 0) : NULL;
+  Py_XDECREF(names);
+  nvf_free(text);
+  return list;
+}

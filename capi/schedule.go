@@ -6,13 +6,16 @@ package main
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/schedule"
 	"nvfuser_go/executor"
+	"nvfuser_go/schedulers"
 )
 
 // scheduled returns the schedule of d, which completes the definition.
@@ -79,7 +82,11 @@ func nvf_schedule(h C.nvf_fusion, name C.const_text, args C.const_values, positi
 func refusalLines(refusals []core.Refusal) string {
 	var lines []string
 	for _, r := range refusals {
-		lines = append(lines, r.Tensor+": "+r.Sentence)
+		line := r.Sentence
+		if r.Tensor != "" && !strings.HasPrefix(line, r.Tensor+" ") {
+			line = r.Tensor + ": " + line
+		}
+		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -140,4 +147,125 @@ func nvf_executor_create_scheduled(h C.nvf_fusion, launch C.const_integers, out 
 		*out = C.nvf_executor(handles.put(&execution{Executor: executor.NewScheduled(f, s.Clone(), demands)}))
 		return nil
 	})
+}
+
+//export nvfi_scheduler
+func nvfi_scheduler(h C.nvf_fusion, request C.int32_t, name, params C.const_text, inputs C.const_inputs, n C.int32_t, out **C.char, e *C.nvf_error) C.int {
+	by, given := C.GoString(name), C.GoString(params)
+	return on(h, e, named("scheduler "+by+" "+given), func(d *definition) error {
+		tensors, err := inputsOf(inputs, n)
+		if err != nil {
+			return err
+		}
+		f := d.view().Clone()
+		f.Freeze()
+		text := ""
+		switch request {
+		case C.NVFI_CAN_SCHEDULE:
+			var refusals []core.Refusal
+			refusals, err = executor.CanSchedule(f, tensors, by)
+			text = refusalLines(refusals)
+		case C.NVFI_HEURISTICS:
+			text, err = executor.Heuristics(f, tensors, by)
+		default:
+			err = d.scheduleBy(f, tensors, by, given)
+		}
+		if err == nil {
+			*out = cText(text)
+		}
+		return err
+	})
+}
+
+func (d *definition) scheduleBy(f *core.Fusion, inputs []executor.Input, name, params string) error {
+	if d.sched != nil && len(d.sched.Script()) > 0 {
+		return core.InvalidArgumentf("schedule(): the fusion is scheduled already: a scheduler starts from the definition")
+	}
+	s, err := executor.ScheduleBy(f, inputs, name, params)
+	if err == nil {
+		d.fusion.Freeze()
+		d.sched = s
+	}
+	return err
+}
+
+//export nvfi_schedulers
+func nvfi_schedulers(out **C.char, e *C.nvf_error) C.int {
+	return guard(e, named("schedulers"), func() error {
+		var names []string
+		for _, s := range schedulers.All() {
+			names = append(names, s.Name())
+		}
+		*out = cText(strings.Join(names, "\n"))
+		return nil
+	})
+}
+
+// A graph is one that C holds, with the fusion whose axes it is about.
+type graph struct {
+	mu     sync.Mutex
+	fusion C.nvf_fusion
+	*schedule.Graph
+}
+
+//export nvfi_graph_create
+func nvfi_graph_create(h C.nvf_fusion, mode C.const_text, out *C.nvfi_graph, e *C.nvf_error) C.int {
+	return on(h, e, named("graph "+C.GoString(mode)), func(d *definition) error {
+		s := d.sched
+		if s == nil {
+			f := d.fusion.Clone()
+			f.Freeze()
+			s = schedule.New(f)
+		}
+		m, err := schedule.Map(s)
+		if refused := (*schedule.Refused)(nil); errors.As(err, &refused) {
+			err = &core.Unsupported{What: "IdModel(): the axes cannot be mapped", Refusals: []core.Refusal{refused.Refusal}}
+		}
+		if err != nil {
+			return err
+		}
+		g, err := m.Graph(C.GoString(mode))
+		if err == nil {
+			*out = C.nvfi_graph(handles.put(&graph{fusion: h, Graph: g}))
+		}
+		return err
+	})
+}
+
+//export nvfi_graph_destroy
+func nvfi_graph_destroy(h C.nvfi_graph) { take[graph](handle(h)) }
+
+// onGraph runs body on the graph of h and two of its axes.
+func onGraph(h C.nvfi_graph, a, b C.const_values, e *C.nvf_error, body func(g *graph, a, b core.AxisID) error) C.int {
+	return guard(e, named("graph"), func() error {
+		g, err := get[graph](handle(h), "a graph")
+		if err != nil {
+			return err
+		}
+		for _, x := range []C.const_values{a, b} {
+			if x.kind != C.NVF_KIND_AXIS || x.fusion != g.fusion {
+				return core.InvalidTypef("a graph maps axes of the fusion that it was built for")
+			}
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return body(g, core.AxisID(a.id), core.AxisID(b.id))
+	})
+}
+
+//export nvfi_graph_mapped
+func nvfi_graph_mapped(h C.nvfi_graph, a, b C.const_values, out *C.int32_t, e *C.nvf_error) C.int {
+	return onGraph(h, a, b, e, func(g *graph, a, b core.AxisID) error {
+		mapped, err := g.Mapped(a, b)
+		*out = 0
+		if mapped {
+			*out = 1
+		}
+		return err
+	})
+}
+
+//export nvfi_graph_join
+func nvfi_graph_join(h C.nvfi_graph, a, b C.const_values, e *C.nvf_error) C.int {
+	return onGraph(h, a, b, e, func(g *graph, a, b core.AxisID) error { return g.Join(a, b) })
 }

@@ -247,7 +247,10 @@ static PyObject *expr_output(PyObject *self, PyObject *const *args, Py_ssize_t n
   return item_of(list_of(PART->fusion, NVFI_EXPR_OUTPUTS, PART->id, NULL), args, nargs, "output");
 }
 
+static PyObject *expr_name(PyObject *self, IGNORED) { return text_of(PART->fusion, NVFI_EXPR_NAME, PART->id, NULL); }
+
 static PyMethodDef expr_methods[] = {
+    {"name", expr_name, METH_NOARGS, PyDoc_STR("name() -> str\n\nThe name of the operation, as fd.ops has it.")},
     {"input", FAST(expr_input), PyDoc_STR("input(i) -> Val\n\nOperand i: tensors and scalars in the order of the arguments.")},
     {"output", FAST(expr_output), PyDoc_STR("output(i) -> TensorView\n\nResult i.")},
     {NULL, NULL, 0, NULL},
@@ -263,7 +266,27 @@ static PyObject *axis_extent(PyObject *self, IGNORED) {
   return extent;
 }
 
+/* What makes the axis, flat: (kind, whether the factor is inner, sources, results, factor), or None. */
+static PyObject *axis_transform(PyObject *self, IGNORED) {
+  nvf_error error = {0};
+  nvf_value *items = NULL;
+  int64_t count = 0;
+  if (!alive() || !check(nvfi_list(PART->fusion->handle, NVFI_AXIS_DEF, PART->id, &items, &count, &error), &error)) return NULL;
+  int64_t kind = count ? items[0].integer : -1, inner = count ? items[1].integer : 0;
+  nvf_free(items);
+  if (kind < 0) Py_RETURN_NONE;
+  PyObject *sources = list_of(PART->fusion, NVFI_AXIS_SOURCES, PART->id, iter_domain_type);
+  PyObject *results = sources ? list_of(PART->fusion, NVFI_AXIS_RESULTS, PART->id, iter_domain_type) : NULL;
+  PyObject *factor = results ? list_of(PART->fusion, NVFI_AXIS_FACTOR, PART->id, NULL) : NULL;
+  PyObject *tuple = factor ? Py_BuildValue("(LLOOO)", (long long)kind, (long long)inner, sources, results, factor) : NULL;
+  Py_XDECREF(sources);
+  Py_XDECREF(results);
+  Py_XDECREF(factor);
+  return tuple;
+}
+
 static PyMethodDef axis_methods[] = {
+    {"_transform", axis_transform, METH_NOARGS, PyDoc_STR("_transform() -> tuple | None\n\nWhat makes the axis.")},
     {"is_reduction", axis_is_reduction, METH_NOARGS, PyDoc_STR("is_reduction() -> bool\n\nWhether the axis is folded by the expression that makes the tensor.")},
     {"extent", axis_extent, METH_NOARGS, PyDoc_STR("extent() -> Scalar\n\nThe number of elements; of an expanded axis the size that it shows.")},
     {NULL, NULL, 0, NULL},

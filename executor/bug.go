@@ -35,10 +35,17 @@ func (e *Executor) guard(inputs []Input, f func() error) (err error) {
 	return f()
 }
 
-// reproducer is the text of the definition and a line for each input.
+// reproducer is the text of the definition, the schedule if it was made by hand,
+// and a line for each input.
 func (e *Executor) reproducer(inputs []Input) string {
 	var b strings.Builder
 	b.WriteString(e.text)
+	if e.byHand != nil {
+		b.WriteString("# scheduled by\n")
+		for line := range strings.Lines(e.byHand.Script().String()) {
+			b.WriteString("#   " + line)
+		}
+	}
 	for i := range inputs {
 		x := &inputs[i]
 		if !x.Tensor {

@@ -8,7 +8,9 @@
 package schedulers
 
 import (
-	"slices"
+	"encoding/json"
+	"reflect"
+	"strings"
 
 	"nvfuser_go/core"
 	"nvfuser_go/schedulers/pointwise"
@@ -18,13 +20,55 @@ import (
 
 // registry is in order of preference. No segment is taken by both: one needs a
 // reduction, the other refuses it.
-var registry = []scheduler.Scheduler{
-	pointwise.Scheduler{},
-	reduction.Scheduler{},
+var registry = []registered{
+	{pointwise.Scheduler{}, pointwise.Params{}},
+	{reduction.Scheduler{}, reduction.Params{}},
+}
+
+// A registered is a scheduler and the type of its parameters.
+type registered struct {
+	scheduler.Scheduler
+	params scheduler.Params
 }
 
 // All returns the schedulers in order of preference.
-func All() []scheduler.Scheduler { return slices.Clone(registry) }
+func All() []scheduler.Scheduler {
+	var all []scheduler.Scheduler
+	for _, r := range registry {
+		all = append(all, r.Scheduler)
+	}
+	return all
+}
+
+// Lookup returns the scheduler called name, or nil.
+func Lookup(name string) scheduler.Scheduler {
+	for _, r := range registry {
+		if r.Name() == name {
+			return r.Scheduler
+		}
+	}
+	return nil
+}
+
+// ParseParams reads parameters of the scheduler called name: a JSON object with
+// the names and values of the fields of its Params.
+//
+// Errors: InvalidArgument.
+func ParseParams(name, text string) (scheduler.Params, error) {
+	for _, r := range registry {
+		if r.Name() != name {
+			continue
+		}
+		p := reflect.New(reflect.TypeOf(r.params))
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(p.Interface()); err != nil {
+			return nil, core.InvalidArgumentf("schedule(): the parameters %s are not those of %s: %v", text, name, err)
+		}
+		return p.Elem().Interface().(scheduler.Params), nil
+	}
+	return nil, core.InvalidArgumentf("schedule(): there is no scheduler %s", name)
+}
 
 // Choose returns the first scheduler that takes segment, or nil, and why those
 // before it refuse.
@@ -33,7 +77,7 @@ func Choose(segment *core.Fusion, shapes *core.Binding, device scheduler.Device)
 	for _, s := range registry {
 		r := s.Accept(segment, shapes, device)
 		if len(r) == 0 {
-			return s, refusals
+			return s.Scheduler, refusals
 		}
 		refusals = append(refusals, r...)
 	}

@@ -21,6 +21,7 @@ type Mapping struct {
 	nests         *nests
 	tree          []*Nest
 	throughInputs bool
+	numAxes       int // of the Scheduled: those of promotion are above
 }
 
 // Map computes the mapping of s. Errors: a fusion whose axes cannot be told
@@ -30,7 +31,7 @@ func Map(s *Scheduled) (*Mapping, error) { return mapWith(s, true) }
 
 // mapWith is Map; without partial, steps 4 and 5 of promotion are left out.
 func mapWith(s *Scheduled, partial bool) (*Mapping, error) {
-	m := &Mapping{s: s.Clone()}
+	m := &Mapping{s: s.Clone(), numAxes: s.f.NumAxes()}
 	s = m.s
 	m.f = s.f
 	for _, e := range s.analysis().edges { // later reads write nothing

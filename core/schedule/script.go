@@ -29,7 +29,8 @@ type Script []Call
 
 // A Call is one line of a script.
 type Call struct {
-	Line      int // in the text that it was parsed from; 0: none
+	Note      string // instead of a call: what was done by other means
+	Line      int    // in the text that it was parsed from; 0: none
 	Results   []string
 	Tensor    string // of a method
 	Primitive *Primitive
@@ -73,6 +74,9 @@ func (c Script) String() string {
 }
 
 func (c *Call) String() string {
+	if c.Note != "" {
+		return "# " + c.Note
+	}
 	var b strings.Builder
 	if len(c.Results) > 0 {
 		b.WriteString(strings.Join(c.Results, ", ") + " = ")
@@ -205,8 +209,12 @@ func (s *Scheduled) axisValue(v core.ValID, a core.AxisID) (Value, bool) {
 
 // Script returns the calls made by [Scheduled.Call] and [Scheduled.Run], from
 // which the schedule can be made again. What was done by other methods is not
-// in it.
+// in it, but for a Note.
 func (s *Scheduled) Script() Script { return slices.Clone(s.script) }
+
+// Note adds a line to the script that says what was done by other means: a comment,
+// without which the script does not make the schedule again.
+func (s *Scheduled) Note(what string) { s.script = append(s.script, Call{Note: what}) }
 
 // Run makes the calls of a script. If one fails nothing is changed.
 //
@@ -234,6 +242,10 @@ func (s *Scheduled) Run(script Script) error {
 
 func (s *Scheduled) runCall(call *Call, names map[string]core.ValID) error {
 	p := call.Primitive
+	if p == nil {
+		s.Note(call.Note)
+		return nil
+	}
 	var given []core.Given
 	var named []core.Keyword
 	if p.Method {

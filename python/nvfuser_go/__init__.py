@@ -34,6 +34,7 @@ _C.set_hooks(prepare, seed)
 from nvfuser_go import schedule  # noqa: E402
 from nvfuser_go.cache import LRUCache, LruFusionCache  # noqa: E402
 from nvfuser_go.definition import FusionDefinition  # noqa: E402
+from nvfuser_go.expressions import BroadcastOp, Merge, ReshapeOp, Split, SqueezeOp  # noqa: E402
 from nvfuser_go.fusion import (  # noqa: E402
     Fusion,
     FusionExecutorCache,
@@ -62,11 +63,6 @@ reset_profiler = _unavailable_function(__name__, "reset_profiler")
 PythonProfiler = _unavailable_kind(__name__, "PythonProfiler")
 FusionProfile = _unavailable_kind(__name__, "FusionProfile")
 KernelProfile = _unavailable_kind(__name__, "KernelProfile")
-Split = _unavailable_kind(__name__, "Split")
-Merge = _unavailable_kind(__name__, "Merge")
-BroadcastOp = _unavailable_kind(__name__, "BroadcastOp")
-SqueezeOp = _unavailable_kind(__name__, "SqueezeOp")
-ReshapeOp = _unavailable_kind(__name__, "ReshapeOp")
 
 
 def version() -> str:

@@ -1,8 +1,11 @@
 """The parameter structures of launches, compilations and schedules."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from nvfuser_go.enums import (
     DataType,
@@ -12,6 +15,7 @@ from nvfuser_go.enums import (
     ParallelType,
     SchedulerType,
 )
+from nvfuser_go.errors import InvalidArgument
 
 
 @dataclass
@@ -40,16 +44,28 @@ class CompileParams:
 
 @dataclass
 class HeuristicParams:
-    """What the heuristics of a scheduler chose."""
+    """What the heuristics of a scheduler chose.
+
+    Hashed by what it holds, so it must not be changed while it is a key. Fields that this package's scheduler has no
+    choice for change nothing in schedule().
+    """
 
     lparams: LaunchParams = field(default_factory=LaunchParams)
     cparams: CompileParams = field(default_factory=CompileParams)
     scheduler_type: SchedulerType = SchedulerType.none
 
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
 
 @dataclass
 class PointwiseParams(HeuristicParams):
-    """The schedule of elementwise operations."""
+    """The schedule of elementwise operations.
+
+    What counts: lparams.bdimx, the threads of a block, and unroll_factor_inner, the elements of a thread.
+    """
+
+    __hash__ = HeuristicParams.__hash__
 
     scheduler_type: SchedulerType = SchedulerType.pointwise
     break_point: int = 0
@@ -63,7 +79,13 @@ class PointwiseParams(HeuristicParams):
 
 @dataclass
 class ReductionParams(HeuristicParams):
-    """The schedule of reductions: for the inner and outer reduced dimensions and the others, what runs them."""
+    """The schedule of reductions: for the inner and outer reduced dimensions and the others, what runs them.
+
+    What counts: fastest_dim, whether the innermost dimension is reduced, and lparams.bdimx and bdimy, the threads along
+    what is reduced and what is kept if it is, else along what is kept and what is reduced.
+    """
+
+    __hash__ = HeuristicParams.__hash__
 
     scheduler_type: SchedulerType = SchedulerType.reduction
     fastest_dim: bool = False
@@ -175,3 +197,49 @@ class MatmulParams(HeuristicParams):
     splitk_factor: int = 1
     grid_traversal_factor: int = 1
     async_gmem_load_operands: bool = False
+
+
+def of_choice(kind: SchedulerType, choice: dict[str, Any], inputs: list[Any]) -> HeuristicParams:
+    """The structure that shows a scheduler's choice for inputs; `choice_of` and `inputs_like` are its inverses."""
+    params: HeuristicParams
+    if kind is SchedulerType.pointwise:
+        params = PointwiseParams(unroll_factor_inner=choice["Unroll"])
+        params.lparams.bdimx = choice["Threads"]
+    else:
+        inner, kept, reduced = choice["Inner"], choice["Kept"], choice["Reduced"]
+        params = ReductionParams(
+            fastest_dim=inner,
+            cross_block_inner_reduction=inner and reduced > 1,
+            cross_block_outer_reduction=not inner and reduced > 1,
+            multiple_reds_per_blk=kept > 1,
+        )
+        params.lparams.bdimx, params.lparams.bdimy = (reduced, kept) if inner else (kept, reduced)
+    params._inputs = [_like(x) for x in inputs]  # type: ignore[attr-defined] # of the structure, not a parameter
+    return params
+
+
+def choice_of(params: HeuristicParams) -> dict[str, Any]:
+    """What a scheduler reads of params. Raises InvalidArgument for a structure that no scheduler has."""
+    x, y = params.lparams.bdimx, params.lparams.bdimy
+    if isinstance(params, PointwiseParams):
+        return {"Threads": x, "Unroll": params.unroll_factor_inner}
+    if isinstance(params, ReductionParams):
+        inner = params.fastest_dim
+        return {"Inner": inner, "Kept": y if inner else x, "Reduced": x if inner else y}
+    raise InvalidArgument(f"schedule(): there is no scheduler for {type(params).__name__}")
+
+
+def inputs_like(params: HeuristicParams) -> list[Any]:
+    """Inputs of the description for which params were computed, without their elements."""
+    if not hasattr(params, "_inputs"):
+        raise InvalidArgument("schedule(): the parameters must come from compute_heuristics(), which knows the inputs")
+    return [x() if callable(x) else x for x in params._inputs]
+
+
+def _like(x: Any) -> Any:
+    """x, or for a tensor what makes one of its description, so that its memory is not held."""
+    if not hasattr(x, "shape") or isinstance(x, int | float | complex):
+        return x
+    if not isinstance(x, torch.Tensor):
+        x = torch.from_numpy(x)
+    return functools.partial(torch.empty_strided, tuple(x.shape), tuple(x.stride()), dtype=x.dtype)

@@ -19,11 +19,15 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from nvfuser_go import _C
+from nvfuser_go.enums import SchedulerType
+from nvfuser_go.errors import InvalidArgument, InvalidType
+from nvfuser_go.inputs import as_list, prepare
 from nvfuser_go.unavailable import function
 
 if TYPE_CHECKING:
     from nvfuser_go.enums import ParallelType
     from nvfuser_go.fusion import Fusion
+    from nvfuser_go.parameters import HeuristicParams
 
 #: The rows of the table: dicts with the keys that nvf_primitive_table in nvfuser_go.h lists.
 PRIMITIVES: list[dict[str, Any]] = json.loads(_C.primitive_table())
@@ -107,10 +111,59 @@ def warp_specialize(
     call("warp_specialize", tv, number_of_stages, prefetch_distance, parallel_type, num_registers)
 
 
-can_schedule = function(__name__, "can_schedule")
-find_compatible_schedulers = function(__name__, "find_compatible_schedulers")
-compute_heuristics = function(__name__, "compute_heuristics")
-schedule = function(__name__, "schedule")
+def _ask(request: int, fusion: "Fusion", scheduler_type: SchedulerType, inputs: Iterable[Any], params: str = "") -> str:
+    from nvfuser_go.fusion import Fusion
+
+    if not isinstance(fusion, Fusion):
+        raise InvalidType(f"the fusion must be a Fusion, got {fusion!r}")
+    if not isinstance(scheduler_type, SchedulerType):
+        raise InvalidType(f"the scheduler must be a SchedulerType, got {scheduler_type!r}")
+    prepared, _ = prepare(as_list(inputs, "inputs"))
+    return _C.ask_scheduler(fusion._core, request, scheduler_type.name, prepared, params)
+
+
+def can_schedule(fusion: "Fusion", scheduler_type: SchedulerType, inputs: Iterable[Any]) -> tuple[bool, str]:
+    """Whether a scheduler takes the fusion for these inputs, and if not, why: a line for each reason.
+
+    Raises InvalidType and InvalidArgument for inputs that do not fit the definition.
+    """
+    reasons = _ask(0, fusion, scheduler_type, inputs)
+    return not reasons, reasons
+
+
+def find_compatible_schedulers(fusion: "Fusion", inputs: Iterable[Any]) -> list[SchedulerType]:
+    """The schedulers that take the fusion for these inputs, the preferred one first. Raises as can_schedule()."""
+    inputs = as_list(inputs, "inputs")
+    return [kind for kind in map(SchedulerType.__getitem__, _C.schedulers()) if can_schedule(fusion, kind, inputs)[0]]
+
+
+def compute_heuristics(fusion: "Fusion", scheduler_type: SchedulerType, inputs: Iterable[Any]) -> "HeuristicParams":
+    """What a scheduler would choose for these inputs. Raises Unsupported with the reasons if it takes them not."""
+    from nvfuser_go import parameters
+
+    inputs = as_list(inputs, "inputs")
+    chosen = json.loads(_ask(1, fusion, scheduler_type, inputs))
+    return parameters.of_choice(scheduler_type, chosen, inputs)
+
+
+def schedule(
+    fusion: "Fusion", scheduler_type: SchedulerType, inputs_or_params: "Iterable[Any] | HeuristicParams"
+) -> "HeuristicParams":
+    """Schedules the fusion by a scheduler, for inputs or by what compute_heuristics() gave, and returns the parameters.
+
+    Schedule calls may follow; none may have gone before. Raises Unsupported if the scheduler does not take the fusion,
+    InvalidArgument for parameters that are no choice of it.
+    """
+    from nvfuser_go import parameters
+
+    if isinstance(inputs_or_params, parameters.HeuristicParams):
+        params = inputs_or_params
+        if params.scheduler_type is not scheduler_type:
+            raise InvalidArgument(f"schedule(): the parameters are of {params.scheduler_type}, not of {scheduler_type}")
+    else:
+        params = compute_heuristics(fusion, scheduler_type, inputs_or_params)
+    _ask(2, fusion, scheduler_type, parameters.inputs_like(params), json.dumps(parameters.choice_of(params)))
+    return params
 
 
 class Scheduling:

@@ -373,12 +373,11 @@ def test_threads_define_at_the_same_time():
 
 
 def test_what_this_build_lacks_can_be_imported():
-    from nvfuser_go import idm, multidevice
+    from nvfuser_go import multidevice
 
     for use in (
         lambda: multidevice.DeviceMesh([0]),
         lambda: multidevice.Communicator.instance(),
-        lambda: idm.IdModel(None),
         lambda: nvfuser_go.execute_with_dtensors(None, []),
     ):
         with pytest.raises(Unsupported, match="is not supported by this build"):

@@ -17,6 +17,9 @@ from nvfuser_go import (
     LoadStoreOpType,
     MemoryType,
     ParallelType,
+    PointwiseParams,
+    ReductionParams,
+    SchedulerType,
     Unsupported,
     schedule,
 )
@@ -440,3 +443,73 @@ def test_the_stub_has_the_table():
             found = re.search(rf"    def {row['name']}\(\s*self(.*?)\) ->", stub, re.DOTALL)
             assert found, row["name"]
             assert re.findall(r"(\w+):", found[1]) == [p["name"] for p in row["parameters"]], row["name"]
+
+
+def row_sums():
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1, -1], True)
+        s = fd.ops.sum(fd.ops.relu(x), dims=[1])
+        fd.add_output(s)
+    return fd, s
+
+
+def test_schedulers():
+    fd, s = row_sums()
+    t = torch.randn(13, 70)
+    assert fd.sched.can_schedule(fd.fusion, SchedulerType.reduction, [t]) == (True, "")
+    can, why = fd.sched.can_schedule(fd.fusion, SchedulerType.pointwise, [t])
+    assert (can, why) == (False, "tv2 is the result of sum(), a reduction operation")
+    assert "no scheduler matmul" in fd.sched.can_schedule(fd.fusion, SchedulerType.matmul, [t])[1]
+    assert schedule.find_compatible_schedulers(fd.fusion, [t]) == [SchedulerType.reduction]
+    params = fd.sched.compute_heuristics(fd.fusion, SchedulerType.reduction, [t])
+    assert isinstance(params, ReductionParams)
+    assert (params.fastest_dim, params.lparams.bdimx) == (True, 128)
+    assert hash(params) == hash(fd.sched.compute_heuristics(fd.fusion, SchedulerType.reduction, [t]))
+    assert "fastest_dim=True" in str(params)
+    params.lparams.bdimx = 32
+    fd.sched.schedule(fd.fusion, SchedulerType.reduction, params)
+    assert '"Reduced": 32' in fd.sched.script()
+    assert torch.allclose(fd.manual_execute([t], params)[0], t.relu().sum(1), atol=1e-5)
+    with pytest.raises(InvalidArgument, match="is scheduled already"):
+        fd.sched.schedule(fd.fusion, SchedulerType.reduction, params)
+    assert s.definition() is not None
+
+
+def test_a_scheduler_by_inputs():
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1], True)
+        fd.add_output(fd.ops.exp(x))
+    t = torch.randn(300)
+    params = fd.sched.schedule(fd.fusion, SchedulerType.pointwise, [t])
+    assert isinstance(params, PointwiseParams)
+    assert params.lparams.bdimx == 128
+    fd.sched.inline_most()  # calls may follow
+    assert torch.allclose(fd.manual_execute([t])[0], t.exp())
+
+
+def test_errors_of_schedulers():
+    fd, _ = row_sums()
+    t = torch.randn(3, 7)
+    with pytest.raises(Unsupported, match="pointwise does not take this fusion") as failure:
+        fd.sched.compute_heuristics(fd.fusion, SchedulerType.pointwise, [t])
+    assert failure.value.refusals[0][:3] == ("pointwise", "operation", "tv2")
+    with pytest.raises(Unsupported, match="pointwise does not take this fusion"):
+        fd.sched.schedule(fd.fusion, SchedulerType.pointwise, [t])
+    with pytest.raises(InvalidArgument, match="input 0"):
+        fd.sched.can_schedule(fd.fusion, SchedulerType.reduction, [t[0]])
+    with pytest.raises(InvalidType, match="must be a SchedulerType"):
+        fd.sched.can_schedule(fd.fusion, "reduction", [t])
+    with pytest.raises(InvalidType, match="must be a Fusion"):
+        fd.sched.can_schedule(fd, SchedulerType.reduction, [t])
+    with pytest.raises(InvalidArgument, match="must come from compute_heuristics"):
+        fd.sched.schedule(fd.fusion, SchedulerType.reduction, ReductionParams())
+    params = fd.sched.compute_heuristics(fd.fusion, SchedulerType.reduction, [t])
+    with pytest.raises(InvalidArgument, match=r"are of SchedulerType.reduction, not of SchedulerType.pointwise"):
+        fd.sched.schedule(fd.fusion, SchedulerType.pointwise, params)
+    params.lparams.bdimx = -3
+    with pytest.raises(Unsupported, match="factor is -3; it must be positive"):
+        fd.sched.schedule(fd.fusion, SchedulerType.reduction, params)
+    params.lparams.bdimx = "many"
+    with pytest.raises(InvalidArgument, match="are not those of reduction"):
+        fd.sched.schedule(fd.fusion, SchedulerType.reduction, params)
+    assert fd.execute([t])[0].shape == (3,)  # nothing was scheduled
