@@ -74,7 +74,7 @@ func (Scheduler) Candidates(f *core.Fusion, shapes *core.Binding, device schedul
 	if isLarge {
 		all = []scheduler.Params{Params{Threads: 128, Unroll: 4}, one}
 	}
-	if width := width(f); width > 1 && n > 0 && n%width == 0 {
+	if width := width(f); width > 1 && n > 0 && len(sizes) > 0 && sizes[len(sizes)-1]%width == 0 {
 		p := Params{Threads: 128, Unroll: 1, Vector: width}
 		if s, err := (Scheduler{}).Apply(f, p); err == nil && hasVectors(s) {
 			if isLarge {

@@ -287,6 +287,9 @@ func (e *entry) scheduled(in *inputs) (all []*schedule.Scheduled, choices []stri
 		return nil, nil, &core.Unsupported{What: "no scheduler takes this fusion", Refusals: refusals}
 	}
 	for _, p := range chosen.Candidates(e.fusion, bind, scheduler.Hopper) {
+		if v, ok := p.(scheduler.Vectorized); ok && v.Width() > 1 && slices.Contains(e.options, "unpromised") {
+			continue // sizes must be known to be multiples
+		}
 		s, err := chosen.Apply(e.fusion, p)
 		if err != nil {
 			return nil, nil, err
