@@ -398,6 +398,7 @@ class FusionExecutorCache:
     def get_cuda_kernel(self, inputs: Iterable[Any], intrinsic_code: bool = False, device: int = 0) -> str:
         """The CUDA kernel for inputs of this description, for compute capability 9.0, wherever the fusion runs.
 
+        Where it runs on the CPU, the kernel is the one for tensors that begin at multiples of 16 bytes.
         With intrinsic_code it begins with the device functions that it uses, and is all that a compiler needs. `device`
         makes no difference: there is one target. Raises Unsupported with the refusals if no scheduler takes the
         fusion, and what execute() raises for inputs that do not fit.
