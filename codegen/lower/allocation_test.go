@@ -111,6 +111,33 @@ output %4
 	require.ErrorContains(t, err, "tv3 has an allocation domain and is computed in loops that run over more than its axes: inline less")
 }
 
+// An input lies where the caller has it: what a schedule says of it promises
+// nothing that the host does not check.
+func TestAllocationOfInput(t *testing.T) {
+	for _, x := range []struct {
+		contiguity string
+		order      [2]int
+		promise    core.Tri
+		taken      bool
+	}{
+		{"[yes, yes]", [2]int{0, 1}, core.Yes, true},
+		{"[no, yes]", [2]int{0, 1}, core.No, true},
+		{"[no, yes]", [2]int{0, 1}, core.Yes, false},
+		{"[yes, yes]", [2]int{1, 0}, core.Yes, false},
+	} {
+		s := parsed(t, "%0 = tensor f32 [6, 5] contiguity="+x.contiguity+"\n%1 = neg %0\noutput %1\n")
+		v := tv(s, 0)
+		axes := s.Fusion().Val(v).Domain.Logical
+		must(t, s.SetAllocation(v, []core.AxisID{axes[x.order[0]], axes[x.order[1]]}, []core.Tri{x.promise, core.Yes}))
+		_, err := lowered(s, Options{})
+		if x.taken {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, "tv0 is an input and lies in memory as the caller has it: its order and its contiguity are said where it is defined")
+		}
+	}
+}
+
 // An output has the order in memory of the input that it overwrites.
 func TestAllocationOfAlias(t *testing.T) {
 	s := parsed(t, `%0 = tensor f32 [6, 5] contiguity=[yes, yes]

@@ -24,7 +24,10 @@ func (a *Analysis) checkOperations() error {
 func (a *Analysis) checkMemory() error {
 	for _, v := range a.s.Tensors() {
 		name := a.f.Name(v)
-		if _, set := a.s.Allocation(v); set && !a.tensors[v].storage.set {
+		switch _, set := a.s.Allocation(v); {
+		case set && a.f.Val(v).Input && !a.isDeclared(v):
+			return a.refuse("allocation", v, "%s is an input and lies in memory as the caller has it: its order and its contiguity are said where it is defined", name)
+		case set && !a.tensors[v].storage.set:
 			return a.refuse("allocation", v, "%s has an allocation domain and is computed in loops that run over more than its axes: inline less", name)
 		}
 		switch kind := a.s.CopyKind(v); {

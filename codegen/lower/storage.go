@@ -71,6 +71,19 @@ func (a *Analysis) storageOf(v core.ValID) storage {
 	return st
 }
 
+// isDeclared reports whether a schedule lays input v out as its definition does,
+// and promises no more than that: the host checks the definition's promises.
+func (a *Analysis) isDeclared(v core.ValID) bool {
+	alloc, _ := a.s.Allocation(v)
+	contig, d := a.s.Contiguity(v), &a.f.Val(v).Domain
+	for k := range contig {
+		if contig[k] == core.Yes && (k >= len(d.Contig) || d.Contig[k] != core.Yes) {
+			return false
+		}
+	}
+	return slices.Equal(alloc, d.Allocation())
+}
+
 // isPrivate reports whether the iterations of the loop of x each have memory of
 // their own.
 func (a *Analysis) isPrivate(memory schedule.Memory, x core.AxisID) bool {

@@ -108,3 +108,12 @@ func TestBankConflicts(t *testing.T) {
 		})
 	}
 }
+
+// A swizzle must leave what one instruction moves together.
+func TestSwizzleOfVectors(t *testing.T) {
+	s := parsed(t, chunkText)
+	tile := transposeChunks(t, s)
+	must(t, s.SetAllocation(tile, s.Fusion().Val(tile).Domain.Logical, nil), s.SwizzleXOR(tile, 0, 2))
+	_, err := lowered(s, aligned)
+	require.ErrorContains(t, err, "is vectorized, but elements of it or of what it copies are not known to be next to each other in memory")
+}
