@@ -286,6 +286,18 @@ output %2
 %1 = sum %0 dims=[0] dtype=f32
 output %1
 `
+	const all = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = sum %0 dims=[0, 1] dtype=f32
+%2 = max %0 dims=[0, 1]
+%3 = add %1, %2
+output %3
+output %2
+`
+	const variance = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1, %2, %3 = welford %0 dims=[1]
+output %1
+output %2
+`
 	const elementwise = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
 %1 = exp %0
 %2 = add %1, %0
@@ -304,6 +316,11 @@ output %2
 		{rows, reduction.Scheduler{}, reduction.Params{Kept: 8, Reduced: 4}},
 		{columns, reduction.Scheduler{}, reduction.Params{Kept: 32, Reduced: 1}},
 		{columns, reduction.Scheduler{}, reduction.Params{Inner: true, Kept: 3, Reduced: 5}},
+		{rows, reduction.Scheduler{}, reduction.Params{Inner: true, Kept: 1, Reduced: 32, Blocks: 3}},
+		{rows, reduction.Scheduler{}, reduction.Params{Inner: true, Kept: 4, Reduced: 8, Blocks: 2}},
+		{columns, reduction.Scheduler{}, reduction.Params{Kept: 32, Reduced: 4, Blocks: 5}},
+		{all, reduction.Scheduler{}, reduction.Params{Inner: true, Kept: 1, Reduced: 64, Blocks: 7}},
+		{variance, reduction.Scheduler{}, reduction.Params{Inner: true, Kept: 1, Reduced: 32, Blocks: 3}},
 	} {
 		t.Run(test.p.String(), func(t *testing.T) {
 			f, err := core.Parse(test.text)

@@ -74,7 +74,8 @@ func TestChoose(t *testing.T) {
 		{"large", elementwise, "pointwise", []int64{4096, 4096}, "pointwise: 128 threads, 1 vectors of 4 elements each"},
 		{"reduction", reduction, "reduction", []int64{30, 100}, "inner reduction: 1 threads along what is kept, 128 along what is reduced"},
 		{"short rows", reduction, "reduction", []int64{30, 7}, "inner reduction: 4 threads along what is kept, 32 along what is reduced"},
-		{"long rows", reduction, "reduction", []int64{3, 100000}, "inner reduction: 1 threads along what is kept, 1024 along what is reduced"},
+		{"long rows", reduction, "reduction", []int64{300, 100000}, "inner reduction: 1 threads along what is kept, 1024 along what is reduced"},
+		{"few long rows", reduction, "reduction", []int64{3, 100000}, "inner reduction: 1 threads along what is kept, 1024 along what is reduced, in 6 blocks"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f, b, s, refusals := choose(t, test.text, test.shape...)

@@ -6,9 +6,11 @@
 // those that are kept and those that are reduced. If the innermost one is reduced
 // its threads lie along it, else along the ones that are kept, so that threads
 // of a warp read neighbouring elements. Each thread folds its share serially, in
-// a tensor of its own, and the threads of a block fold what is left.
+// a tensor of its own, and the threads of a block fold what is left. Where there
+// is little to keep and much to reduce several blocks share a reduction, and the
+// last one to arrive folds what they leave.
 //
-// It does not vectorize, and does not share the reduction among blocks.
+// It does not vectorize.
 package reduction
 
 import (
@@ -25,6 +27,7 @@ import (
 type Params struct {
 	Inner         bool // the innermost axis is reduced
 	Kept, Reduced int64
+	Blocks        int64 // along what is reduced; 0 and 1: a block has all of it
 }
 
 func (p Params) String() string {
@@ -32,7 +35,11 @@ func (p Params) String() string {
 	if p.Inner {
 		kind = "inner"
 	}
-	return fmt.Sprintf("%s reduction: %d threads along what is kept, %d along what is reduced", kind, p.Kept, p.Reduced)
+	text := fmt.Sprintf("%s reduction: %d threads along what is kept, %d along what is reduced", kind, p.Kept, p.Reduced)
+	if p.Blocks > 1 {
+		text += fmt.Sprintf(", in %d blocks", p.Blocks)
+	}
+	return text
 }
 
 // Scheduler is the scheduler of this package.
@@ -150,28 +157,53 @@ func isInner(f *core.Fusion) bool {
 	return true
 }
 
+// share is the number of elements that a thread of a block that shares a
+// reduction has at least.
+const share = 16
+
 func (Scheduler) Candidates(f *core.Fusion, shapes *core.Binding, device scheduler.Device) []scheduler.Params {
 	p := choose(f)
-	n := int64(1)
-	for _, a := range f.Val(reductions(f)[0]).Domain.Logical {
-		if f.Axis(a).Kind == core.Reduce {
-			size, err := shapes.Int(f.Size(a))
-			if err != nil {
-				return []scheduler.Params{p}
-			}
-			n *= max(size, 1)
-		}
+	kept, reduced, err := extents(f, shapes)
+	if err != nil {
+		return []scheduler.Params{p}
 	}
 	if p.Inner { // short rows: a warp for each
 		warp, most := int64(device.Warp), int64(device.Threads)
-		for p.Reduced > warp && p.Reduced >= 2*n {
+		for p.Reduced > warp && p.Reduced >= 2*reduced {
 			p.Reduced, p.Kept = p.Reduced/2, p.Kept*2
 		}
-		for p.Reduced < most && p.Kept == 1 && n >= 16*p.Reduced {
+		for p.Reduced < most && p.Kept == 1 && reduced >= 16*p.Reduced {
 			p.Reduced *= 2
 		}
 	}
-	return []scheduler.Params{p}
+	all := []scheduler.Params{p}
+	blocks := (kept + p.Kept - 1) / p.Kept
+	grid := p
+	grid.Blocks = min(int64(device.Processors)/max(blocks, 1), reduced/(share*p.Reduced))
+	switch {
+	case grid.Blocks < 2:
+	case 2*blocks <= int64(device.Processors):
+		all = slices.Insert(all, 0, scheduler.Params(grid))
+	}
+	return all
+}
+
+// extents returns how many elements are kept and how many are reduced to each, 1
+// at least.
+func extents(f *core.Fusion, shapes *core.Binding) (kept, reduced int64, err error) {
+	kept, reduced = 1, 1
+	for _, a := range f.Val(reductions(f)[0]).Domain.Logical {
+		n, err := shapes.Int(f.Axis(a).Extent)
+		switch {
+		case err != nil:
+			return kept, reduced, err
+		case f.Axis(a).Kind == core.Reduce:
+			reduced *= max(n, 1)
+		default:
+			kept *= max(n, 1)
+		}
+	}
+	return kept, reduced, nil
 }
 
 func (Scheduler) Apply(f *core.Fusion, params scheduler.Params) (*schedule.Scheduled, error) {
@@ -235,6 +267,11 @@ func (p Params) loops(s *schedule.Scheduled, v core.ValID) error {
 	if err := s.Split(v, -1, p.Reduced, true); err != nil {
 		return err
 	}
+	if p.Blocks > 1 {
+		if err := s.Split(v, -2, p.Blocks, false); err != nil {
+			return err
+		}
+	}
 	if kept == 0 {
 		return nil
 	}
@@ -244,8 +281,11 @@ func (p Params) loops(s *schedule.Scheduled, v core.ValID) error {
 // steps folds the serial share of each thread in a tensor of its own, which it
 // returns, parallelized.
 func (p Params) steps(s *schedule.Scheduled, v core.ValID) (core.ValID, error) {
-	n := len(s.Loop(v))
-	if n != 2 && n != 4 {
+	n, shared := len(s.Loop(v)), 0
+	if p.Blocks > 1 {
+		shared = 1
+	}
+	if n != 2+shared && n != 4+shared {
 		return v, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(s.Fusion(), name, "loops", v, "%s is not reduced along the axes of the first reduction", s.Fusion().Name(v))}}
 	}
 	partial, err := s.RFactor(v, []int{n - 2})
@@ -256,15 +296,18 @@ func (p Params) steps(s *schedule.Scheduled, v core.ValID) (core.ValID, error) {
 	if !p.Inner {
 		along, across = across, along
 	}
-	if err := s.Parallelize(partial[0], n-1, along); err != nil {
-		return v, err
+	types := map[int]schedule.Parallel{n - 1: along}
+	if shared > 0 {
+		types[n-3] = schedule.BIDy
 	}
-	if n == 4 {
-		if err := s.Parallelize(partial[0], 0, schedule.BIDx); err != nil {
-			return v, err
-		}
-		if err := s.Parallelize(partial[0], 1, across); err != nil {
-			return v, err
+	if n == 4+shared {
+		types[0], types[1] = schedule.BIDx, across
+	}
+	for k := range n {
+		if t, ok := types[k]; ok {
+			if err := s.Parallelize(partial[0], k, t); err != nil {
+				return v, err
+			}
 		}
 	}
 	return partial[0], nil

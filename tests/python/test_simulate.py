@@ -123,3 +123,18 @@ def test_shapes_reduction(shape: tuple[int, ...]):
                 got = fd.execute([x], _enable_options=[f"simulate({candidate})"])
                 for simulated, expected in zip(got, fd.execute([x]), strict=True):
                     torch.testing.assert_close(simulated, expected, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize(("shape", "dims"), [((2, 20000), [1]), ((20000,), [0]), ((20000, 3), [0]), ((150, 201), [0, 1])])
+def test_long_reductions(shape: tuple[int, ...], dims: list[int]):
+    """Blocks share a reduction in the first schedule, and do not in the second."""
+    x = torch.randn(shape)
+    with FusionDefinition() as fd:
+        a = fd.from_pytorch(x)
+        fd.add_output(fd.ops.mul(fd.ops.sum(fd.ops.abs(a), dims), 2.0))
+        fd.add_output(fd.ops.max(a, dims))
+    for candidate in range(2):
+        total, largest = fd.execute([x], _enable_options=[f"simulate({candidate})"])
+        torch.testing.assert_close(total, x.abs().sum(dims) * 2, rtol=1e-5, atol=0)
+        assert torch.equal(largest, x.amax(dims))
+    assert "blockIdx.y" in fd.fec.get_scheduled_ir([x])
