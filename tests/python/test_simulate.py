@@ -125,7 +125,9 @@ def test_shapes_reduction(shape: tuple[int, ...]):
                     torch.testing.assert_close(simulated, expected, rtol=1e-5, atol=0)
 
 
-@pytest.mark.parametrize(("shape", "dims"), [((2, 20000), [1]), ((20000,), [0]), ((20000, 3), [0]), ((150, 201), [0, 1])])
+@pytest.mark.parametrize(
+    ("shape", "dims"), [((2, 40000), [1]), ((40000,), [0]), ((20000, 3), [0]), ((150, 401), [0, 1])]
+)
 def test_long_reductions(shape: tuple[int, ...], dims: list[int]):
     """Blocks share a reduction in the first schedule, and do not in the second."""
     x = torch.randn(shape)
