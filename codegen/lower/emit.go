@@ -206,17 +206,23 @@ func (c *context) under(s *guarded, cond scalar.ID, body func() error) error {
 	return err
 }
 
-// alwaysRuns refuses an output that is computed in a loop which is not its own
-// axis and may have no iteration: a reader's size of 0 must not leave the
-// output unwritten.
+// alwaysRuns refuses what is computed in a loop that is not its own axis and may
+// have no iteration, if it is needed outside of that loop: a reader's size of 0
+// must not leave it unwritten.
 func (c *context) alwaysRuns(id core.ExprID) error {
 	for _, v := range c.f.Expr(id).Out {
-		if !c.isOutput(v) {
-			continue
-		}
 		for _, class := range c.m.Nest(id) {
-			if !c.isOwnLoop(v, class) && c.t.Facts(c.extent(c.m.Promotion(class))).Lo <= 0 {
+			if c.isOwnLoop(v, class) || c.t.Facts(c.extent(c.m.Promotion(class))).Lo > 0 {
+				continue
+			}
+			if c.isOutput(v) {
 				return c.refuse("empty loop", v, "%s is an output and is computed in a loop of a reader, which may have no iteration: compute it outside of that loop", c.f.Name(v))
+			}
+			for _, r := range c.readers[v] {
+				if !slices.Contains(c.m.Nest(r), class) {
+					return c.refuse("empty loop", v, "%s is computed in a loop of a reader, which may have no iteration, and %s reads it outside of that loop: compute it outside of that loop",
+						c.f.Name(v), c.f.Name(c.f.Expr(r).Out[0]))
+				}
 			}
 		}
 	}

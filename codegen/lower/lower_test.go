@@ -30,6 +30,16 @@ output %2
 `, func(t *testing.T, s *schedule.Scheduled) {
 			must(t, s.Reorder(tv(s, 1), map[int]int{0: 1}), s.Parallelize(tv(s, 1), 1, schedule.Vectorize))
 		}, "tv1 is vectorized and is the result of sum(): only a copy moves several elements at once; cache it"},
+		{"a loop of one reader that may be empty", `%0 = tensor f32 [-1, 4, -1] contiguity=[yes, yes, yes]
+%1 = tensor f32 [-1, 4] contiguity=[yes, yes]
+%2 = broadcast %1 is_broadcast_dim=[false, false, true]
+%3 = set %2
+%4 = pad %3 pad_widths=[0, 0, 1, -2, 0, 0] value=7:f64
+%5 = add %0, %2
+output %4
+output %5
+`, func(t *testing.T, s *schedule.Scheduled) { must(t, s.InlineMost(nil, nil)) },
+			"tv3 is computed in a loop of a reader, which may have no iteration, and tv4 reads it outside of that loop: compute it outside of that loop"},
 		{"registers of another thread", `%0 = tensor f32 [8] contiguity=[yes]
 %1 = neg %0
 %2 = add %1, 1:f64
