@@ -92,6 +92,14 @@ func nearly(want, got []*core.Array) bool {
 // first half of the bytes is the fusion.
 func FuzzLower(f *testing.F) {
 	f.Add([]byte("a fusion"))
+	for seed := range uint64(20) {
+		rng := schedulefuzz.Seeded(seed)
+		data := make([]byte, 120)
+		for i := range data {
+			data[i] = byte(rng.Uint32())
+		}
+		f.Add(data)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		n := len(data) / 2
 		c := fusionfuzz.Decode(data[:n])

@@ -23,6 +23,9 @@ func (m *mover) threads() {
 	length := map[schedule.Parallel]int64{} // of the dimensions
 	for _, group := range m.groups() {
 		p, longest, all := threadTypes[m.IntN(len(threadTypes))], int64(1), int64(1)
+		if p.IsBlock() && slices.ContainsFunc(group, m.isReduced) && m.chance(0.7) { // little else can be done beside those
+			p = schedule.TIDx
+		}
 		for _, x := range group {
 			longest = max(longest, m.extent(m.Loop(x.v)[x.k]))
 		}
@@ -34,9 +37,9 @@ func (m *mover) threads() {
 		if longest = max(longest, length[p]); !m.chance(0.75) || all*longest > maxThreads {
 			continue
 		}
-		length[p] = longest
 		if m.chance(0.02) {
 			m.run(group, p)
+			length[p] = longest
 			continue
 		}
 		try := &mover{Rand: m.Rand, Scheduled: m.Clone()}
@@ -46,10 +49,15 @@ func (m *mover) threads() {
 			continue
 		}
 		m.run(group, p)
+		length[p] = longest
 		for _, v := range raised {
 			_ = m.SetMemory(v, try.Memory(v))
 		}
 	}
+}
+
+func (m *mover) isReduced(x loopAxis) bool {
+	return m.Fusion().Axis(m.Loop(x.v)[x.k]).Kind == core.Reduce
 }
 
 // groups returns the serial loop axes that have one index, in a random order of
