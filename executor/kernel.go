@@ -182,9 +182,9 @@ func (h *host) number(a kir.Argument) (scalar.Value, error) {
 		return integer(int64(h.call.Random.Seed)), nil
 	case kir.RandomOffset:
 		return integer(int64(h.call.Random.Offset)), nil
-	case kir.IndexScalar:
-		n, _ := h.integers.Of(a.Symbol)
-		return scalar.Value{Type: dtype.Index, I: n}, nil
+	case kir.IndexScalar, kir.Divisor:
+		v, _, err := h.integers.Number(&a)
+		return v, err
 	}
 	if a.Host.Tensor != core.NoVal {
 		x := &h.call.Inputs[h.input(a.Host.Tensor)]

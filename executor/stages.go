@@ -231,6 +231,9 @@ func (h *host) text(a kir.Argument) (string, error) {
 		return "the seed of the run", nil
 	case a.Kind == kir.RandomOffset:
 		return "the offset of the run", nil
+	case a.Kind == kir.Divisor:
+		n, err := h.integers.Eval(a.Expr)
+		return fmt.Sprintf("a divider by %d", n), err
 	case a.Kind == kir.ValueScalar && a.Host.Tensor != core.NoVal:
 		return "the element of " + h.s.Fusion().Name(a.Host.Tensor) + " as " + a.DType.Text(), nil
 	}

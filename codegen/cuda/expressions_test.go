@@ -30,6 +30,8 @@ func randomIndex(r *rand.Rand, t *scalar.Table, leaves []scalar.ID, depth int) s
 		divisor = t.Int(int64(-r.IntN(9) - 1))
 	case 1: // of the first and third leaf, which are not negative
 		divisor = t.Mul(leaves[0], t.Max(leaves[2], t.Int(1)))
+	case 2: // by an argument, in kernels of 32 bits
+		divisor = leaves[0]
 	}
 	switch r.IntN(11) {
 	case 0, 1:
@@ -92,13 +94,21 @@ func TestIndexExpressions(t *testing.T) {
 		for range each {
 			expressions = append(expressions, randomIndex(r, b.T, append(leaves, named), 5))
 		}
+		if n%2 == 0 {
+			b.Divisor("by", m)
+		}
 		for column, e := range expressions {
 			b.Store(b.Index(dtype.Int, e), y, i, b.T.Int(int64(column)))
 		}
 		mValue, kValue := r.IntN(1000)+1, r.IntN(2001)-1000
 		elements := counted(dtype.Int, threads, func(int) float64 { return float64(r.IntN(2001) - 1000) })
 		kernels = append(kernels, b.Kernel())
-		launches = append(launches, launchOf(t, b.Kernel(), mValue, kValue, memoryOf(elements), room(dtype.Int, threads*each)))
+		arguments := []any{mValue, kValue, memoryOf(elements), room(dtype.Int, threads*each)}
+		if by, err := kir.NewDivider(int64(mValue)); n%2 == 0 {
+			require.NoError(t, err)
+			arguments = append(arguments, int(by))
+		}
+		launches = append(launches, launchOf(t, b.Kernel(), arguments...))
 		var want []int64
 		for thread := range threads {
 			values := map[scalar.ID]int64{m: int64(mValue), k: int64(kValue), i: int64(thread), loaded: elements[thread].I}

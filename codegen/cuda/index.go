@@ -173,6 +173,15 @@ func (p *printer) negated(id scalar.ID) (text, bool) {
 // same where neither operand is negative.
 func (p *printer) division(op scalar.Op, args []scalar.ID) text {
 	t := p.k.Scalars
+	if name, ok := p.dividers[args[1]]; ok && t.Facts(args[0]).Lo >= 0 && !p.wide(args...) {
+		x := p.index(args[0]).code
+		if op == scalar.FloorDiv {
+			p.need("fastDiv")
+			return atom("fastDiv(%s, %s)", x, name)
+		}
+		p.need("fastMod")
+		return atom("fastMod(%s, %s, %s)", x, name, p.index(args[1]).code)
+	}
 	if t.Facts(args[0]).Lo >= 0 && t.Facts(args[1]).Lo >= 0 {
 		if op == scalar.FloorDiv {
 			return p.infix("/", args)

@@ -56,6 +56,12 @@ func (b *Builder) Integer(name string, facts scalar.Facts) scalar.ID {
 	return id
 }
 
+// Divisor adds an argument by which divisions by e, of integer arguments, are
+// done.
+func (b *Builder) Divisor(name string, e scalar.ID) {
+	b.kernel.Arguments = append(b.kernel.Arguments, Argument{Name: name, Kind: Divisor, Expr: e})
+}
+
 // Thread sets the number of threads of a block along dim and returns the index
 // of the thread.
 func (b *Builder) Thread(dim int, extent int64) scalar.ID {

@@ -109,6 +109,7 @@ const (
 	ValueScalar                      // a number used in arithmetic: Host, of type DType
 	RandomSeed                       // of the run
 	RandomOffset
+	Divisor // a [Divider] by Expr; only of kernels with an Index of Int32
 )
 
 // An Argument is a parameter of the kernel, in order.
@@ -118,6 +119,7 @@ type Argument struct {
 	Buffer BufferID   // of Pointer
 	Symbol SymbolID   // of IndexScalar
 	DType  dtype.Type // of ValueScalar
+	Expr   scalar.ID  // of Divisor, of Parameter symbols: divisions by it go by this argument
 	Host   HostValue  // what the host evaluates to pass it
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 )
 
@@ -54,6 +55,25 @@ func (x *Integers) Eval(id scalar.ID) (int64, error) {
 		return scalar.Value{Type: t.Type(s), I: n}, nil
 	}, core.EvalOpaque, nil)
 	return v.I, err
+}
+
+// Number returns what the host passes for an argument that depends on the
+// integers alone: an IndexScalar or a Divisor. It reports false for others.
+//
+// Errors: those of [Integers.Eval] and [NewDivider].
+func (x *Integers) Number(a *Argument) (v scalar.Value, ok bool, err error) {
+	switch a.Kind {
+	case IndexScalar:
+		return scalar.Value{Type: dtype.Index, I: x.value[a.Symbol]}, true, nil
+	case Divisor:
+		n, err := x.Eval(a.Expr)
+		if err != nil {
+			return v, true, err
+		}
+		d, err := NewDivider(n)
+		return scalar.Value{Type: dtype.Int, I: int64(d)}, true, err
+	}
+	return v, false, nil
 }
 
 // Launched returns the sizes of the launch: of the grid and of a block, and the

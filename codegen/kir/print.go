@@ -70,6 +70,8 @@ func (p *printer) argument(a *Argument) string {
 		return fmt.Sprintf("scalar %s %s", a.Name, a.DType.Text())
 	case RandomSeed:
 		return "seed " + a.Name
+	case Divisor:
+		return fmt.Sprintf("divisor %s by %s", a.Name, p.expr(a.Expr))
 	}
 	return "offset " + a.Name
 }

@@ -136,6 +136,8 @@ func (v *verifier) tables() {
 			v.idBuffer(a.Buffer)
 		} else if a.Kind == IndexScalar {
 			v.idSymbol(a.Symbol)
+		} else if a.Kind == Divisor {
+			v.idExprs(a.Expr)
 		}
 	}
 	for i := range k.Values {
@@ -277,6 +279,15 @@ func (v *verifier) kernel() {
 				v.problem("argument %s: symbol %s is no Parameter", a.Name, k.Symbols[a.Symbol].Name)
 			}
 			v.bound[a.Symbol]++
+		case Divisor:
+			if k.Index != dtype.Int32 || k.Scalars.Facts(a.Expr).Lo < 0 {
+				v.problem("argument %s: %s is not divided by in 32 bits, or may be negative", a.Name, k.Expr(a.Expr))
+			}
+			k.Scalars.Symbols(a.Expr, func(s scalar.ID) {
+				if k.Symbols[k.Scalars.Tag(s).Val].Kind != Parameter {
+					v.problem("argument %s: %s is not known on the host", a.Name, k.Expr(a.Expr))
+				}
+			})
 		}
 	}
 	positions := map[indexSymbol]bool{}

@@ -69,6 +69,8 @@ func Passes() []Pass {
 			Why: "all expressions are there", Complete: true, run: (*lowering).hoist},
 		{Name: "index type", Does: "chooses the type of index arithmetic",
 			Why: "it looks at every expression of the kernel", Complete: true, run: (*lowering).chooseIndex},
+		{Name: "divisors", Does: "divides by numbers of the launch by multiplications",
+			Why: "it is for indices of 32 bits only", Complete: true, run: (*lowering).divisors},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"nvfuser_go/codegen/trial"
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/schedule"
@@ -75,7 +76,14 @@ func testRandom(t *testing.T, moves schedulefuzz.Moves) {
 					continue
 				}
 				check := func(p *schedulefuzz.Program) (string, error) {
-					_, err := checkWith(p.Schedule, p.Fusion, p.Inputs, options(seed))
+					o := options(seed)
+					if seed%4 == 0 {
+						var err error
+						if o.Value, err = trial.Integers(p.Schedule, p.Inputs); err != nil {
+							return outcome(err)
+						}
+					}
+					_, err := checkWith(p.Schedule, p.Fusion, p.Inputs, o)
 					return outcome(err)
 				}
 				result, err := check(p)

@@ -32,6 +32,8 @@ type indexNode struct {
 	shift    int  // of a division by 1<<shift; -1 if it is none
 	uniform  bool // one number for all threads of the block
 	checked  bool // it may not fit in the index type
+	divides  bool // by divider
+	divider  kir.Divider
 	deps     []kir.SymbolID
 }
 
@@ -103,6 +105,11 @@ func (p *program) node(id scalar.ID) (int32, error) {
 		if d, ok := t.ConstInt(t.Args(id)[len(n.args)-1]); ok && d > 0 && d&(d-1) == 0 {
 			n.shift = bits.TrailingZeros64(uint64(d))
 		}
+	}
+	if n.op == scalar.FloorDiv || n.op == scalar.Mod {
+		args := t.Args(id)
+		n.divider, n.divides = p.dividers[args[1]]
+		n.divides = n.divides && t.Facts(args[0]).Lo >= 0
 	}
 	n.checked = n.t == dtype.Index && !p.fits(id)
 	p.nodeOf[id] = int32(len(p.nodes))
@@ -366,6 +373,13 @@ func (p *program) arithmetic(n *indexNode, a, b int64) (int64, uint8) {
 	}
 	if b == 0 {
 		return 0, divided
+	}
+	if n.divides {
+		if q := n.divider.Quotient(a); n.op == scalar.FloorDiv {
+			return p.result(n, q)
+		} else {
+			return p.result(n, a-q*b)
+		}
 	}
 	return p.result(n, quotient(n.op, unsigned, a, b))
 }

@@ -19,6 +19,7 @@ type program struct {
 	nodeOf        map[scalar.ID]int32
 	nodeOfSymbol  map[kir.SymbolID]int32
 	uniformSymbol []bool
+	dividers      map[scalar.ID]kir.Divider // by divisor
 
 	temporaries     [4][]*lanes // by domain
 	usedTemporaries [4]int
@@ -37,7 +38,7 @@ type statement struct {
 
 func compile(k *kir.Kernel, threads int, arguments []Argument) (*program, error) {
 	p := &program{k: k, threads: threads, arguments: arguments, nodeOf: map[scalar.ID]int32{},
-		nodeOfSymbol: map[kir.SymbolID]int32{}, uniformSymbol: make([]bool, len(k.Symbols))}
+		nodeOfSymbol: map[kir.SymbolID]int32{}, uniformSymbol: make([]bool, len(k.Symbols)), dividers: map[scalar.ID]kir.Divider{}}
 	for i, s := range k.Symbols {
 		p.uniformSymbol[i] = s.Kind == kir.Parameter || s.Kind == kir.BlockIdx || s.Kind == kir.ClusterIdx
 	}
@@ -47,6 +48,8 @@ func compile(k *kir.Kernel, threads int, arguments []Argument) (*program, error)
 			p.seed = uint64(arguments[i].Number.I)
 		case kir.RandomOffset:
 			p.offset = uint64(arguments[i].Number.I)
+		case kir.Divisor:
+			p.dividers[a.Expr] = kir.Divider(arguments[i].Number.I)
 		}
 	}
 	for i, s := range k.Symbols { // also those that only the launch reads

@@ -132,9 +132,8 @@ func (l *Launch) number(a kir.Argument, to *scalar.Value) (err error) {
 		*to = integer(int64(l.t.Random.Seed))
 	case kir.RandomOffset:
 		*to = integer(int64(l.t.Random.Offset))
-	case kir.IndexScalar:
-		n, _ := l.integers.Of(a.Symbol)
-		*to = scalar.Value{Type: dtype.Index, I: n}
+	case kir.IndexScalar, kir.Divisor:
+		*to, _, err = l.integers.Number(&a)
 	case kir.ValueScalar:
 		if a.Host.Tensor != core.NoVal {
 			*to = core.ConvertScalar(a.DType, l.input(a.Host.Tensor).Array.At(0))

@@ -87,6 +87,18 @@ __device__ inline T floorDiv(T a, T b) {
   return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
 }
 
+//@ fastDiv
+// n / d for 0 <= n, d < 2^31, by a multiplier and a shift that the host has made
+// of d.
+__device__ inline int fastDiv(int n, unsigned long long by) {
+  const unsigned m = n;
+  return (int)((__umulhi(m, (unsigned)by) + m) >> (unsigned)(by >> 32));
+}
+
+//@ fastMod needs fastDiv
+// n % d; see fastDiv.
+__device__ inline int fastMod(int n, unsigned long long by, int d) { return n - fastDiv(n, by) * d; }
+
 //@ gcd needs negWrapping truncMod isNegative
 // Not negative, but for 2^63 and 2^31, which wrap.
 template <class T>
