@@ -16,6 +16,7 @@ from nvfuser_go.errors import (
     InvalidArgument,
     InvalidType,
     MissingDefinition,
+    renamed,
 )
 from nvfuser_go.fusion import (
     FUNCTION_NAME,
@@ -135,7 +136,8 @@ class FusionDefinition:
         """A constant, as define_scalar(value, dtype) gives."""
         if value is None or isinstance(value, DataType):
             raise InvalidType(f"define_constant(): value must be a number, got {value!r}")
-        return add_scalar(self.fusion, value, dtype)
+        with renamed("define_scalar", "define_constant"):
+            return add_scalar(self.fusion, value, dtype)
 
     def define_vector(self, size: int | Sequence[int], dtype: DataType = DataType.Int) -> list[Any]:
         """A list of `size` input scalars of `dtype`; for a list of numbers, a list of constants."""
@@ -187,7 +189,8 @@ class FusionDefinition:
                 raise InvalidArgument(
                     f"add_output(): stride_order is {stride_order!r}, but the result has the strides of alias_input"
                 )
-            output = self.ops.stride_order(output, stride_order)
+            with renamed("stride_order", "add_output"):
+                output = self.ops.stride_order(output, stride_order)
         self.fusion.add_output(output, alias_input)
 
     def validate_definition(self) -> tuple[bool, str | None]:

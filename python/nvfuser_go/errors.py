@@ -4,6 +4,9 @@ Every mistake in a program raises one of these with a text that names the argume
 the builtin exception that one would expect, so that `except ValueError` works.
 """
 
+import contextlib
+from collections.abc import Iterator
+
 
 class FusionError(RuntimeError):
     """The base of all errors of the package. Raised itself when a fusion cannot be compiled or run."""
@@ -34,6 +37,18 @@ class MissingDefinition(FusionError, NotImplementedError):
 
 NO_FUSION = "Fusion does not exist! Use `with FusionDefinition() as fd: ...` to define a fusion."
 EMPTY_FUSION = "Fusion is empty!"
+
+
+@contextlib.contextmanager
+def renamed(inner: str, outer: str) -> Iterator[None]:
+    """Lets errors that name the call `inner` name `outer` instead, which the program called."""
+    try:
+        yield
+    except (InvalidArgument, InvalidType) as error:
+        text = str(error)
+        if not text.startswith(f"{inner}(): "):
+            raise
+        raise type(error)(outer + text.removeprefix(inner)) from None
 
 
 def unsupported(what: str) -> Unsupported:

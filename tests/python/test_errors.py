@@ -392,7 +392,8 @@ def test_errors_name_the_function_that_was_called():
             ),
             (lambda: torch_dtype_to_nvfuser_dtype([]), "torch_dtype_to_nvfuser_dtype(): dtype is []"),
             (lambda: python_scalar_to_nvfuser_dtype("a"), "python_scalar_to_nvfuser_dtype(): value must be a bool"),
-            (lambda: fd.add_output(a, [0]), "stride_order(): stride_order has 1 entry, and arg has 2 dimensions"),
+            (lambda: fd.add_output(a, [0]), "add_output(): stride_order has 1 entry, and arg has 2 dimensions"),
+            (lambda: fd.define_constant("x"), "define_constant(): value must be a bool, an int, a float or a complex"),
             (
                 lambda: fd.add_output(a, a, stride_order=[0, 1]),
                 "add_output(): stride_order is [0, 1], but the",
