@@ -11,7 +11,13 @@
 // steps and the descriptions of the outputs. The caller allocates the outputs
 // that have memory of their own and calls [Plan.Run]. On a CPU a plan has one
 // step, a program of package executor/cpu. With [Options].Simulate the step is
-// instead a kernel that a scheduler and the lowering make, in the simulator.
+// instead a kernel that a scheduler and the lowering make, in the simulator:
+//
+//	Fusion -> task -> Scheduled -> kernel
+//
+// A task (task.go) is what needs a kernel, with the axes that the sizes decide;
+// compile (kernel.go) is the one place where a schedule is chosen, for runs and
+// for looking. What a kernel cannot write in place is copied after it.
 //
 // [Plan.Inspection] shows what becomes of a fusion for the inputs of a plan: a
 // table of stages ([Stages]), from its definition to the arguments of its
