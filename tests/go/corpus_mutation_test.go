@@ -107,7 +107,7 @@ func deadStore(k *kir.Kernel, s kir.Assign, before, b kir.Block) string {
 				return "initial values that are overwritten at once"
 			}
 		case *kir.If:
-			if !reads && len(next.Else) == 0 && idle(k, next.Then, next.Cond) != "" && slices.ContainsFunc(next.Then, overwrites) {
+			if !reads && len(next.Else) == 0 && idle(k, next.Then, next.Cond) != "" && !storesShared(k, next.Then) && slices.ContainsFunc(next.Then, overwrites) {
 				return "initial values of elements that do not exist"
 			}
 		}
@@ -181,8 +181,8 @@ func extreme(k *kir.Kernel, s kir.Statement, buffer kir.BufferID) bool {
 }
 
 // idle returns why the statements of b may be executed where a condition does
-// not hold: what they compute there stays in registers and is thrown away, or a
-// condition inside implies it.
+// not hold: what they compute there is thrown away, which the simulator sees, or
+// a condition inside implies it.
 func idle(k *kir.Kernel, b kir.Block, condition scalar.ID) string {
 	t, inner, copies := k.Scalars.Clone(), false, false
 	var may func(b kir.Block) bool
@@ -205,7 +205,7 @@ func idle(k *kir.Kernel, b kir.Block, condition scalar.ID) string {
 					return false
 				}
 			default:
-				if !staysInRegisters(k, s) {
+				if !staysInBlock(k, s) {
 					return false
 				}
 			}
@@ -215,6 +215,8 @@ func idle(k *kir.Kernel, b kir.Block, condition scalar.ID) string {
 	switch {
 	case !may(b):
 		return ""
+	case storesShared(k, b):
+		return "conditions around stores to shared memory that reach no result"
 	case inner:
 		return "conditions that one inside implies"
 	case copies:
@@ -238,19 +240,26 @@ func ownElements(before, b kir.Block) bool {
 	return true
 }
 
-// staysInRegisters reports whether a statement writes nothing but registers, and
-// reads nothing but them and shared memory.
-func staysInRegisters(k *kir.Kernel, s kir.Statement) bool {
+// storesShared reports whether a statement of b writes shared memory itself.
+func storesShared(k *kir.Kernel, b kir.Block) (stores bool) {
+	eachStatement(b, func(s kir.Statement) {
+		if x, ok := s.(kir.Assign); ok {
+			stores = stores || k.Buffers[x.Dst.Buffer].Space == kir.Shared
+		}
+	})
+	return stores
+}
+
+// staysInBlock reports whether a statement reads and writes nothing but
+// registers and shared memory.
+func staysInBlock(k *kir.Kernel, s kir.Statement) bool {
 	switch s.(type) {
 	case kir.Declare, kir.Assign, kir.Hoist, kir.Let:
 	default:
 		return false
 	}
 	stays := true
-	eachBuffer(k, s, func(id kir.BufferID, isWrite bool) {
-		space := k.Buffers[id].Space
-		stays = stays && (space == kir.Local || space == kir.Shared && !isWrite)
-	})
+	eachBuffer(k, s, func(id kir.BufferID, _ bool) { stays = stays && k.Buffers[id].Space != kir.Global })
 	eachValue(k, s, func(v *kir.Value) { stays = stays && v.Kind != kir.Shuffle })
 	return stays
 }
