@@ -31,7 +31,8 @@ import (
 //	          "unique" where its elements are 0, 1, 2, ... in some order; a line
 //	          "$0 2.5" for each scalar; "seed 7"
 //	schedule  a schedule by hand, a [schedule.Script], any number of times. Without
-//	          one the schedulers choose, and every candidate is a kernel
+//	          one the schedulers choose, and every candidate that can be lowered is
+//	          a kernel
 //	options   words: "int64" keeps the sizes of the launch from lowering, which then
 //	          has to allow for any; "unpromised" also what divides them
 //	expect    words that say what some kernel of the entry has: see featureNames.
@@ -254,12 +255,22 @@ func (e *entry) subjects() ([]*subject, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", in.label, err)
 		}
+		var refused []error // candidates; the executor takes the next one too
 		for k, s := range scheduled {
 			x := &subject{entry: e, inputs: in, choice: choices[k]}
-			if err := x.lower(s); err != nil {
+			err := x.lower(s)
+			var unsupported *core.Unsupported
+			switch {
+			case err == nil:
+				all = append(all, x)
+			case e.schedules == nil && errors.As(err, &unsupported):
+				refused = append(refused, fmt.Errorf("%v: %w", x, err))
+			default:
 				return nil, fmt.Errorf("%v: %w", x, err)
 			}
-			all = append(all, x)
+		}
+		if len(refused) == len(scheduled) {
+			return nil, errors.Join(refused...)
 		}
 	}
 	return all, nil
