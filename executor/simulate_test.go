@@ -247,6 +247,25 @@ output %4
 	}
 }
 
+// TestSimulateVectorsOfColumns: what is repeated along rows is not moved in vectors.
+func TestSimulateVectorsOfColumns(t *testing.T) {
+	c := newCase(t, func(p *program) {
+		x, y := p.tensor(-1), p.tensor(-1)
+		p.output(p.call("mul", p.call("broadcast", x, []bool{false, true}), p.call("broadcast", y, []bool{true, false})))
+	}, []int64{8}, []int64{20})
+	p := prepare(c)
+	want, err := c.Fusion.Eval(p.arrays, p.scalars, random)
+	require.NoError(t, err)
+	plan, err := executorOf(t, c.Fusion).PlanWith(p.inputs, executor.Options{Simulate: true, Candidate: 1})
+	require.NoError(t, err)
+	got, _, err := p.runPlan(t, plan, random)
+	requireNoError(t, err)
+	require.Empty(t, c.Check(want, got))
+	text, err := plan.Inspection().Show("scheduler_params")
+	require.NoError(t, err)
+	require.Contains(t, text, "vectors of 4")
+}
+
 // TestSimulateRandom schedules random fusions; what is accepted agrees with the
 // evaluator, and what is refused says why.
 func TestSimulateRandom(t *testing.T) {

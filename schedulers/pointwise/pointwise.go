@@ -145,7 +145,7 @@ func (p Params) schedule(s *schedule.Scheduled, ref core.ValID) error {
 			return err
 		}
 		if p.Vector > 1 {
-			if err := vectorize(s); err != nil {
+			if err := vectorize(s, ref); err != nil {
 				return err
 			}
 		}

@@ -35,9 +35,19 @@ func hasVectors(s *schedule.Scheduled) bool {
 }
 
 // vectorize lets the innermost loop be a vector of the copies from inputs and to
-// outputs that lie in memory as their loops run.
-func vectorize(s *schedule.Scheduled) error {
+// outputs that lie in memory as their loops run, and have the innermost axis of
+// reference: of a column the loops of the rows repeat each element.
+func vectorize(s *schedule.Scheduled, reference core.ValID) error {
 	f := s.Fusion()
+	m, err := schedule.Map(s)
+	if err != nil {
+		return err
+	}
+	whole := innermost(s, reference)
+	if len(whole) == 0 {
+		return nil
+	}
+	last := m.Exact(whole[len(whole)-1])
 	for _, v := range s.Tensors() {
 		if f.Val(v).Def == core.NoExpr || f.Expr(f.Val(v).Def).Op != core.SetOp {
 			continue
@@ -51,7 +61,7 @@ func vectorize(s *schedule.Scheduled) error {
 		default:
 			continue
 		}
-		if runsThrough(s, v, outside) {
+		if order := innermost(s, v); runsThrough(s, v, outside, order) && m.Exact(order[len(order)-1]) == last {
 			if err := s.Parallelize(v, -1, schedule.Vectorize); err != nil {
 				return err
 			}
@@ -60,24 +70,28 @@ func vectorize(s *schedule.Scheduled) error {
 	return nil
 }
 
-// runsThrough reports whether the innermost loop of v, and the one that it was
-// split from, run through all elements of outside in the order in which they lie
-// in memory. outside is v, or what v is a copy of.
-func runsThrough(s *schedule.Scheduled, v, outside core.ValID) bool {
-	f := s.Fusion()
-	loop := s.Loop(v)
+// innermost returns the axes that the axis which the innermost loop of v was split
+// from is merged from, outermost first; none if it was not split.
+func innermost(s *schedule.Scheduled, v core.ValID) []core.AxisID {
+	f, loop := s.Fusion(), s.Loop(v)
 	if len(loop) == 0 {
-		return false
+		return nil
 	}
 	split := f.Axis(loop[len(loop)-1]).Def
 	if split == core.NoTransform || f.Transform(split).Kind != core.Split {
-		return false
+		return nil
 	}
-	order := merged(f, f.Transform(split).In[0], nil)
+	return merged(f, f.Transform(split).In[0], nil)
+}
+
+// runsThrough reports whether order is all axes of v, in the order in which they
+// lie in memory without gaps in outside, which is v or what v is a copy of.
+func runsThrough(s *schedule.Scheduled, v, outside core.ValID, order []core.AxisID) bool {
+	f := s.Fusion()
 	alloc, _ := s.Allocation(outside)
 	contig := s.Contiguity(outside)
 	axes, mine := f.Axes(outside), f.Axes(v)
-	if len(order) != len(alloc) {
+	if len(order) == 0 || len(order) != len(alloc) {
 		return false
 	}
 	for k, a := range alloc {
