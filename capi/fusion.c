@@ -202,6 +202,7 @@ static PyObject *whole_text(PyObject *self, int (*get)(nvf_fusion, char **, nvf_
 
 static PyObject *fusion_text(PyObject *self, IGNORED) { return whole_text(self, nvf_fusion_text); }
 static PyObject *fusion_script(PyObject *self, IGNORED) { return whole_text(self, nvf_schedule_script); }
+static PyObject *fusion_reproducer(PyObject *self, IGNORED) { return text_of(SELF, NVFI_REPRODUCER, 0, NULL); }
 static PyObject *fusion_schedule_text(PyObject *self, IGNORED) { return whole_text(self, nvf_schedule_text); }
 
 static PyObject *fusion_python(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
@@ -327,6 +328,8 @@ static PyMethodDef methods[] = {
     {"kernel", FAST(fusion_kernel),
      PyDoc_STR("kernel(index_type) -> str\n\nThe CUDA kernel of the fusion; index_type is the number of a DataType, that of Null to choose it.")},
     {"script", fusion_script, METH_NOARGS, PyDoc_STR("script() -> str\n\nThe calls of schedule primitives made so far, one a line.")},
+    {"reproducer", fusion_reproducer, METH_NOARGS,
+     PyDoc_STR("reproducer() -> str\n\nThe script with the names that tensors have when the fusion is defined again from its text or source.")},
     {"run_script", FAST(fusion_run_script),
      PyDoc_STR("run_script(script)\n\nMakes the calls of a script, all or none. Raises what they raise, with the line.")},
     {"schedule_text", fusion_schedule_text, METH_NOARGS,

@@ -270,6 +270,12 @@ func (d *definition) text(what C.int32_t, id C.uint32_t, name string) (string, e
 		return d.fusion.Python(name), nil
 	case C.NVFI_MATH:
 		return d.fusion.Math(id == 1), nil
+	case C.NVFI_REPRODUCER:
+		if d.sched == nil {
+			return "", nil
+		}
+		script, err := d.sched.Reproducer(d.fusion)
+		return script.String(), err
 	}
 	f := d.view()
 	switch what {

@@ -51,6 +51,7 @@ enum nvfi_text {
   NVFI_AXIS,
   NVFI_DOMAIN,
   NVFI_EXPR_NAME, /* of its operation */
+  NVFI_REPRODUCER, /* the script of the schedule, with the names of a fusion that is parsed from the text */
   NVFI_STAGE, /* a stage of the definition, called `name` */
   NVFI_KERNEL /* the kernel of the fusion by its schedule, if it has one; id: the dtype of its indices, or NVF_NULL to choose it */
 };

@@ -41,7 +41,21 @@ var scalarNames = map[scalar.Op]string{
 }
 
 // String returns the text form of f; see the comment above.
-func (f *Fusion) String() string {
+func (f *Fusion) String() string { return f.printed().b.String() }
+
+// ParsedNames returns the names, as [Fusion.Name] gives them, that the tensors of
+// the text form have in a fusion that is parsed from it.
+func (f *Fusion) ParsedNames() map[ValID]string {
+	names := map[ValID]string{}
+	for v, n := range f.printed().tensors {
+		if n >= 0 {
+			names[ValID(v)] = fmt.Sprintf("tv%d", n)
+		}
+	}
+	return names
+}
+
+func (f *Fusion) printed() *textPrinter {
 	p := newTextPrinter(f)
 	for _, v := range f.inputs {
 		p.input(v)
@@ -58,7 +72,7 @@ func (f *Fusion) String() string {
 		}
 		p.text("\n")
 	}
-	return p.b.String()
+	return p
 }
 
 type textPrinter struct {

@@ -41,9 +41,13 @@ func (e *Executor) reproducer(inputs []Input) string {
 	var b strings.Builder
 	b.WriteString(e.text)
 	if e.byHand != nil {
-		b.WriteString("# scheduled by\n")
-		for line := range strings.Lines(e.byHand.Script().String()) {
-			b.WriteString("#   " + line)
+		script, err := e.byHand.Reproducer(e.f)
+		fmt.Fprintf(&b, "# scheduled by\n")
+		if err != nil {
+			fmt.Fprintf(&b, "#   (%v)\n", err)
+		}
+		for i := range script {
+			fmt.Fprintf(&b, "#   %v\n", script[i].String())
 		}
 	}
 	for i := range inputs {

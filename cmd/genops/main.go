@@ -1,6 +1,6 @@
-// Command genops writes the files that are made from the op table: the stub
-// python/nvfuser_go/_ops.pyi and the page docs/ops.md, below the folder that
-// -root names.
+// Command genops writes the files that are made from tables, below the folder that
+// -root names: from the op table the stub python/nvfuser_go/_ops.pyi and the page
+// docs/ops.md, from the table of schedule primitives docs/schedule.md.
 package main
 
 import (
@@ -16,6 +16,7 @@ func main() {
 	for name, text := range map[string]string{
 		"python/nvfuser_go/_ops.pyi": stub(),
 		"docs/ops.md":                page(),
+		"docs/schedule.md":           schedulePage(),
 	} {
 		path := filepath.Join(*root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

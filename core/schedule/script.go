@@ -216,6 +216,52 @@ func (s *Scheduled) Script() Script { return slices.Clone(s.script) }
 // without which the script does not make the schedule again.
 func (s *Scheduled) Note(what string) { s.script = append(s.script, Call{Note: what}) }
 
+// Reproducer returns a script that makes s of the fusion that is parsed from the
+// text of f, of which s is a schedule. There tensors may have other names: what
+// the outputs do not need is not in the text.
+func (s *Scheduled) Reproducer(f *core.Fusion) (Script, error) {
+	g, err := core.Parse(f.String())
+	if err != nil {
+		return nil, err
+	}
+	g.Freeze()
+	r, names := New(g), map[string]string{}
+	for v, name := range f.ParsedNames() {
+		names[f.Name(v)] = name
+	}
+	for i := range s.script {
+		c := s.script[i].renamed(names)
+		if err := r.Run(Script{c}); err != nil {
+			return nil, err
+		}
+		for k, name := range r.script[len(r.script)-1].Results {
+			names[s.script[i].Results[k]] = name
+		}
+	}
+	return r.Script(), nil
+}
+
+// renamed returns c without results and with other names of tensors.
+func (c *Call) renamed(names map[string]string) Call {
+	out := Call{Note: c.Note, Tensor: names[c.Tensor], Primitive: c.Primitive}
+	var rename func(v Value) Value
+	rename = func(v Value) Value {
+		if name, ok := names[v.Word]; ok {
+			v.Word = name
+		}
+		list := slices.Clone(v.List)
+		for i := range list {
+			list[i] = rename(list[i])
+		}
+		v.List = list
+		return v
+	}
+	for _, a := range c.Arguments {
+		out.Arguments = append(out.Arguments, Argument{a.Name, rename(a.Value)})
+	}
+	return out
+}
+
 // Run makes the calls of a script. If one fails nothing is changed.
 //
 // Errors: those of [Scheduled.Call], with the line; InvalidArgument for a name

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 )
 
 const rowSum = `%0 = tensor f32 [64, 128] contiguity=[yes, yes]
@@ -79,6 +80,26 @@ inline_most()
 	require.Equal(t, AsyncCopy, s.CopyKind(tv(s, 5)))
 	require.Equal(t, CacheAllLevels, s.CacheHint(tv(s, 5)))
 	require.Equal(t, strings.TrimPrefix(text, "# a block a row\n"), s.Script().String())
+}
+
+func TestReproducer(t *testing.T) {
+	f := core.NewFusion()
+	x, err := f.DefineTensor(core.TensorDescription{Shape: []int64{6, 4}, Contiguity: []core.Tri{core.Yes, core.Yes}, DType: dtype.Float})
+	require.NoError(t, err)
+	apply := func(name string, v core.ValID) core.ValID {
+		out, err := f.Apply(core.Lookup(name), core.TensorOf(v))
+		require.NoError(t, err)
+		return out[0]
+	}
+	apply("exp", x) // unused, and not in the text
+	y := apply("neg", x)
+	z := apply("exp", y)
+	require.NoError(t, f.AddOutput(z, core.NoVal))
+	f.Freeze()
+	s := New(f)
+	require.NoError(t, s.Run(done[Script](t)(ParseScript("tv4 = tv0.cache_after(cached_uses=[tv2])\ntv3.split(tv3.logical[1], 2)\ntransform_like(tv3, [tv2, tv4])\ntv4.set_memory_type(shared)"))))
+	require.Equal(t, "tv3 = tv0.cache_after(cached_uses=[tv1])\ntv2.split(1, 2)\ntransform_like(tv2, [tv1, tv3])\ntv3.set_memory_type(shared)\n",
+		done[Script](t)(s.Reproducer(f)).String())
 }
 
 func TestScriptErrors(t *testing.T) {

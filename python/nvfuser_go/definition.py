@@ -353,11 +353,11 @@ class FusionDefinition:
 
     def repro_script_for(self, inputs: Inputs | None = None) -> str:
         """A stand-alone script that defines the fusion and, if inputs are given, executes it on tensors of their
-        description with random elements."""
+        description with random elements. Schedule calls that were made are in it."""
         self._ready()
         if inputs is not None:
             inputs = as_list(inputs, "repro_script_for()")
-        return reproducer.script(self.fusion.python(FUNCTION_NAME), inputs)
+        return reproducer.script(self.fusion.python(FUNCTION_NAME), inputs, self.fusion._core.reproducer())
 
     def last_repro_script(self) -> str:
         """repro_script_for() the inputs of the last execute(..., save_repro_inputs=True).

@@ -35,8 +35,11 @@ def describe(inputs: Iterable[Any]) -> list[Any]:
     return described
 
 
-def script(definition: str, inputs: Iterable[Any] | None) -> str:
-    """The script: comment lines with versions, the function `definition`, and if inputs are given, a run."""
+def script(definition: str, inputs: Iterable[Any] | None, schedule: str = "") -> str:
+    """The script: comment lines with versions, the function `definition`, and if inputs are given, a run.
+
+    schedule: calls that schedule the fusion, as Fusion.reproducer() of the core gives them.
+    """
     # Programs that were written for nvFuser import it by that name; see compat.install.
     package = "nvfuser_direct" if sys.modules.get("nvfuser_direct") is sys.modules["nvfuser_go"] else "nvfuser_go"
     lines = ["# CUDA devices:"]
@@ -52,9 +55,12 @@ def script(definition: str, inputs: Iterable[Any] | None) -> str:
         "    nvfuser_fusion(fd)",
         "",
     ]
+    if schedule:
+        lines += ['fd.sched.run_script("""', schedule.rstrip("\n"), '""")', ""]
     if inputs is not None:
         described = describe(inputs)
-        lines += ["inputs = [", *(f"    {_source(item)}," for item in described), "]", "fd.execute(inputs)"]
+        run = "fd.manual_execute(inputs)" if schedule else "fd.execute(inputs)"
+        lines += ["inputs = [", *(f"    {_source(item)}," for item in described), "]", run]
     return "\n".join(lines) + "\n"
 
 
