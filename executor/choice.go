@@ -42,7 +42,20 @@ func Heuristics(f *core.Fusion, inputs []Input, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := json.Marshal(schedulers.Lookup(name).Candidates(f, b, scheduler.Hopper)[0])
+	by := schedulers.Lookup(name)
+	candidates := by.Candidates(f, b, scheduler.Hopper)
+	chosen := candidates[0]
+	for _, p := range candidates { // as without a choice by hand: the first that can be lowered
+		s, err := by.Apply(f, p)
+		if err != nil {
+			continue
+		}
+		if _, err = NewScheduled(f, s, AnyLaunch).Plan(inputs); err == nil {
+			chosen = p
+			break
+		}
+	}
+	text, err := json.Marshal(chosen)
 	return string(text), err
 }
 

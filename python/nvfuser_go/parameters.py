@@ -62,7 +62,8 @@ class HeuristicParams:
 class PointwiseParams(HeuristicParams):
     """The schedule of elementwise operations.
 
-    What counts: lparams.bdimx, the threads of a block, and unroll_factor_inner, the elements of a thread.
+    What counts: lparams.bdimx, the threads of a block, unroll_factor_inner, the elements of a thread or its vectors, and
+    vectorization_factor, the elements of a vector.
     """
 
     __hash__ = HeuristicParams.__hash__
@@ -203,7 +204,7 @@ def of_choice(kind: SchedulerType, choice: dict[str, Any], inputs: list[Any]) ->
     """The structure that shows a scheduler's choice for inputs; `choice_of` and `inputs_like` are its inverses."""
     params: HeuristicParams
     if kind is SchedulerType.pointwise:
-        params = PointwiseParams(unroll_factor_inner=choice["Unroll"])
+        params = PointwiseParams(unroll_factor_inner=choice["Unroll"], vectorization_factor=max(choice["Vector"], 1))
         params.lparams.bdimx = choice["Threads"]
     else:
         inner, kept, reduced = choice["Inner"], choice["Kept"], choice["Reduced"]
@@ -211,21 +212,28 @@ def of_choice(kind: SchedulerType, choice: dict[str, Any], inputs: list[Any]) ->
             fastest_dim=inner,
             cross_block_inner_reduction=inner and reduced > 1,
             cross_block_outer_reduction=not inner and reduced > 1,
+            cross_grid_inner_reduction=inner and choice["Blocks"] > 1,
+            cross_grid_outer_reduction=not inner and choice["Blocks"] > 1,
             multiple_reds_per_blk=kept > 1,
         )
         params.lparams.bdimx, params.lparams.bdimy = (reduced, kept) if inner else (kept, reduced)
-    params._inputs = [_like(x) for x in inputs]  # type: ignore[attr-defined] # of the structure, not a parameter
+    params._choice = choice  # type: ignore[attr-defined] # of the structure, not a parameter
+    params._inputs = [_like(x) for x in inputs]  # type: ignore[attr-defined]
     return params
 
 
 def choice_of(params: HeuristicParams) -> dict[str, Any]:
-    """What a scheduler reads of params. Raises InvalidArgument for a structure that no scheduler has."""
+    """What a scheduler reads of params: the fields that the structure documents, and else what it chose.
+
+    Raises InvalidArgument for a structure that no scheduler has.
+    """
+    choice = getattr(params, "_choice", {})
     x, y = params.lparams.bdimx, params.lparams.bdimy
     if isinstance(params, PointwiseParams):
-        return {"Threads": x, "Unroll": params.unroll_factor_inner}
+        return choice | {"Threads": x, "Unroll": params.unroll_factor_inner, "Vector": params.vectorization_factor}
     if isinstance(params, ReductionParams):
         inner = params.fastest_dim
-        return {"Inner": inner, "Kept": y if inner else x, "Reduced": x if inner else y}
+        return choice | {"Inner": inner, "Kept": y if inner else x, "Reduced": x if inner else y}
     raise InvalidArgument(f"schedule(): there is no scheduler for {type(params).__name__}")
 
 
