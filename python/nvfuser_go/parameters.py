@@ -62,7 +62,7 @@ class HeuristicParams:
 class PointwiseParams(HeuristicParams):
     """The schedule of elementwise operations.
 
-    What counts: lparams.bdimx, the threads of a block, unroll_factor_inner, the elements of a thread or its vectors, and
+    What counts: lparams.bdimx, the threads of a block, unroll_factor_inner, the elements or vectors of a thread, and
     vectorization_factor, the elements of a vector.
     """
 
