@@ -26,10 +26,10 @@ core < core/fusionfuzz < core/schedule/..., passes
 core/schedule/..., codegen/sim < codegen/trial < codegen/lower, executor
 core/schedule/... < schedulers/...
 passes, schedulers/... < segmenter
-segmenter, codegen/lower, codegen/sim, codegen/cuda/..., cudadrv, executor/cpu < executor
+segmenter, codegen/lower, codegen/sim, codegen/cuda/..., cudadrv, cudadrv/fake, executor/cpu < executor
 core/fusionfuzz < executor/cpu
-cudadrv < cudadrv/real
-executor, cudadrv/real < capi, cmd/...
+cudadrv < cudadrv/real, cudadrv/fake, cudadrv/cubins
+executor, cudadrv/real, cudadrv/cubins < capi, cmd/...
 `
 
 // Packages under internal may be imported by all, and import only each other.

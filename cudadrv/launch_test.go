@@ -1,0 +1,71 @@
+package cudadrv_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/cudadrv"
+)
+
+func block() *cudadrv.LaunchBlock {
+	return &cudadrv.LaunchBlock{
+		Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1},
+		Arguments: bytes.Repeat([]byte{0xAA}, 48),
+		Patches: []cudadrv.Patch{{0, cudadrv.InputPointer, 1}, {8, cudadrv.OutputPointer, 0}, {16, cudadrv.WorkspacePointer, 0},
+			{24, cudadrv.RandomSeed, 0}, {40, cudadrv.RandomOffset, 0}},
+	}
+}
+
+func TestFill(t *testing.T) {
+	l := block()
+	require.NoError(t, l.Check())
+	into := make([]byte, 48)
+	v := cudadrv.CallValues{Inputs: []uintptr{1, 0x1122334455667788}, Outputs: []uintptr{2}, Workspaces: []uintptr{3}, Seed: 4, Offset: 5}
+	require.NoError(t, l.Fill(into, v))
+	require.Equal(t, []byte{0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
+		2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0,
+		0xAA, 0xAA, 0xAA, 0xAA, 0xAA, 0xAA, 0xAA, 0xAA, 5, 0, 0, 0, 0, 0, 0, 0}, into)
+	require.Equal(t, bytes.Repeat([]byte{0xAA}, 48), l.Arguments, "the block does not change")
+
+	v.Inputs = v.Inputs[:1]
+	require.ErrorContains(t, l.Fill(into, v), "wants input 1, and the call brings 1")
+	require.ErrorContains(t, l.Fill(into[1:], v), "47 bytes for parameters of 48")
+}
+
+func TestCheck(t *testing.T) {
+	for name, broken := range map[string]func(l *cudadrv.LaunchBlock){
+		"outside":    func(l *cudadrv.LaunchBlock) { l.Arguments = l.Arguments[:47] },
+		"misaligned": func(l *cudadrv.LaunchBlock) { l.Patches[4].Offset = 36 },
+		"order":      func(l *cudadrv.LaunchBlock) { l.Patches[1].Offset = 0 },
+		"negative":   func(l *cudadrv.LaunchBlock) { l.Patches[0].Offset = -8 },
+		"kind":       func(l *cudadrv.LaunchBlock) { l.Patches[0].Value = 5 },
+		"index":      func(l *cudadrv.LaunchBlock) { l.Patches[0].Index = -1 },
+		"size":       func(l *cudadrv.LaunchBlock) { l.Arguments = make([]byte, cudadrv.MaxArguments+1) },
+		"grid":       func(l *cudadrv.LaunchBlock) { l.Grid[1] = 0 },
+		"block":      func(l *cudadrv.LaunchBlock) { l.Block[2] = 0 },
+	} {
+		l := block()
+		broken(l)
+		require.Error(t, l.Check(), name)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	require.Equal(t, "sm_80", cudadrv.Arch(8, 0))
+	require.Equal(t, "sm_90a", cudadrv.Arch(9, 0))
+	require.Equal(t, "sm_120a", cudadrv.Arch(12, 0))
+	require.Equal(t, []string{"--gpu-architecture=sm_90a", "--std=c++17", "--device-as-default-execution-space", "--fmad=false",
+		"--ptxas-options=-v", "--generate-line-info", "--maxrregcount=64"},
+		cudadrv.CompileOptions{Arch: "sm_90a", DisableFMA: true, LineInfo: true, MaxRegisters: 64}.Flags())
+}
+
+func TestErrors(t *testing.T) {
+	require.EqualError(t, &cudadrv.Unavailable{Library: "libx", Install: "install x", Tried: []cudadrv.Attempt{{"/a", "no such file"}, {"libx.so", "not there"}}},
+		"libx was not found; install x. Tried\n  /a: no such file\n  libx.so: not there")
+	e := &cudadrv.CompileError{Source: "kernel", Flags: []string{"-a", "-b"}, Log: "line 1: error\n"}
+	require.EqualError(t, e, "a generated kernel does not compile with -a -b:\nline 1: error")
+	require.Equal(t, "// -a -b\nkernel", e.Reproducer())
+	require.EqualError(t, &cudadrv.CallError{Call: "cuInit", Code: 100, Name: "CUDA_ERROR_NO_DEVICE", Text: "no device"}, "cuInit: CUDA_ERROR_NO_DEVICE (100): no device")
+}
