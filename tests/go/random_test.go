@@ -18,7 +18,7 @@ import (
 // the compiler of the host and NVRTC. Package lower's tests simulate many more.
 func TestRandomKernels(t *testing.T) {
 	c := &corpus{of: map[*subject]*uniqueKernel{}, costs: map[*subject]*cost{}}
-	each := 5
+	each := 4
 	if testing.Short() {
 		each = 1
 	}

@@ -101,12 +101,26 @@ func (b *builder) fusion() {
 	}
 	for _, v := range b.tensors {
 		if x := b.f.Val(v); !x.Input && (x.Uses == 0 || b.chance(0.12)) {
+			if alias := b.overwritten(v); alias != core.NoVal && b.f.AddOutput(v, alias) == nil {
+				continue
+			}
 			if err := b.f.AddOutput(v, core.NoVal); err != nil {
 				panic(err)
 			}
 		}
 	}
 	b.f.Freeze()
+}
+
+// overwritten returns an input whose memory output v is to get, or most often
+// none.
+func (b *builder) overwritten(v core.ValID) core.ValID {
+	for _, in := range b.f.Inputs() {
+		if slices.Equal(b.shape(in), b.shape(v)) && b.chance(0.03) {
+			return in
+		}
+	}
+	return core.NoVal
 }
 
 func (b *builder) operation(kind string, v core.ValID) {

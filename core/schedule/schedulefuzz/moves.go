@@ -15,6 +15,9 @@ type mover struct {
 	*schedule.Scheduled
 	moves Moves
 	bind  *core.Binding
+	// acrossBlocks: reductions may be across blocks, beside which blocks exchange
+	// nothing in global memory; else they are not.
+	acrossBlocks bool
 }
 
 const maxPoints = 500 // of a tensor's loops, where it has not more elements
@@ -22,9 +25,12 @@ const maxPoints = 500 // of a tensor's loops, where it has not more elements
 // schedule makes edits, transforms, types and positions, in an order in which
 // all are legal.
 func (m *mover) schedule() {
+	m.acrossBlocks = m.chance(0.3)
 	m.do(Caches, m.cache)
 	m.do(RFactors, m.rfactor)
-	m.do(Global, func() { m.place(schedule.Global, 0.1) })
+	if !m.acrossBlocks {
+		m.do(Global, func() { m.place(schedule.Global, 0.1) })
+	}
 	m.do(Transforms, m.transforms)
 	m.do(Tiles, m.tile)
 	m.do(RootLoops, m.rootLoops)
@@ -83,7 +89,7 @@ func (m *mover) cache() {
 		case in:
 		case out && m.chance(0.3), !out && m.chance(0.05):
 			_, _ = m.call("cache_before", v)
-		case out && m.chance(0.2):
+		case out && m.chance(0.2), out && m.acrossBlocks:
 			_, _ = m.call("cache_fork", v)
 		case m.chance(0.1):
 			_, _ = m.call("cache_after", v, "set", m.hint(), true, m.someReaders(v))
@@ -169,7 +175,7 @@ func (m *mover) transforms() {
 			continue
 		}
 		m.transform(reference, m.IntN(7))
-		if n, width := len(m.Loop(reference)), int64(2<<m.IntN(2)); m.moves&Vectors != 0 && n > 0 && m.chance(0.4) {
+		if n, width := len(m.Loop(reference)), int64(2<<m.IntN(2)); m.moves&Vectors != 0 && n > 0 && m.chance(0.5) {
 			if m.extent(m.Loop(reference)[n-1])%width == 0 || m.chance(0.1) {
 				m.split(reference, n-1, width, true)
 			}
@@ -278,10 +284,15 @@ func (m *mover) written() {
 func (m *mover) vectors() {
 	for _, v := range m.computed() {
 		n := len(m.Loop(v))
-		if n == 0 || m.operation(v) != core.SetOp && !m.chance(0.02) || !m.chance(0.5) {
+		if n == 0 || m.operation(v) != core.SetOp && !m.chance(0.02) || !m.chance(0.6) {
 			continue
 		}
-		if width, ok := m.Fusion().Scalars().ConstInt(m.Fusion().Axis(m.Loop(v)[n-1]).Extent); ok && (width == 2 || width == 4 || m.chance(0.02)) {
+		_, known := m.Fusion().Scalars().ConstInt(m.Fusion().Axis(m.Loop(v)[n-1]).Extent)
+		if width := int64(2 << m.IntN(3)); m.isPlain(v) && known && m.extent(m.Loop(v)[n-1])%width == 0 && m.chance(0.5) {
+			m.split(v, n-1, width, true)
+			n = len(m.Loop(v))
+		}
+		if width, ok := m.Fusion().Scalars().ConstInt(m.Fusion().Axis(m.Loop(v)[n-1]).Extent); ok && (width == 2 || width == 4 || width == 8 || m.chance(0.02)) {
 			_ = m.Parallelize(v, -1, schedule.Vectorize)
 		}
 	}

@@ -23,7 +23,10 @@ func (m *mover) threads() {
 	length := map[schedule.Parallel]int64{} // of the dimensions
 	for _, group := range m.groups() {
 		p, longest, all := threadTypes[m.IntN(len(threadTypes))], int64(1), int64(1)
-		if p.IsBlock() && slices.ContainsFunc(group, m.isReduced) && m.chance(0.7) { // little else can be done beside those
+		switch reduced := slices.ContainsFunc(group, m.isReduced); {
+		case reduced && m.acrossBlocks:
+			p = threadTypes[m.IntN(len(threadTypes))|4] // of the grid
+		case p.IsBlock() && (reduced || m.acrossBlocks && m.chance(0.7)):
 			p = schedule.TIDx
 		}
 		for _, x := range group {
@@ -34,7 +37,7 @@ func (m *mover) threads() {
 				all *= n
 			}
 		}
-		if longest = max(longest, length[p]); !m.chance(0.75) || all*longest > maxThreads {
+		if longest = max(longest, length[p]); !m.acrossBlocks && !m.chance(0.75) || all*longest > maxThreads {
 			continue
 		}
 		if m.chance(0.02) {
@@ -42,9 +45,13 @@ func (m *mover) threads() {
 			length[p] = longest
 			continue
 		}
+		moves := m.moves
+		if m.acrossBlocks {
+			moves &^= Global
+		}
 		try := &mover{Rand: m.Rand, Scheduled: m.Clone()}
 		try.run(group, p)
-		raised, ok := try.raise(m.moves)
+		raised, ok := try.raise(moves)
 		if !ok {
 			continue
 		}
@@ -160,9 +167,19 @@ func (m *mover) layouts() {
 		if m.SetAllocation(v, axes) != nil || m.Memory(v) != schedule.Shared || m.moves&Swizzles == 0 || !m.chance(0.6) {
 			continue
 		}
-		if list := m.withRoom(v, axes); len(list) > 1 {
-			m.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-			_ = m.Swizzle(v, list[0], list[1])
+		m.swizzle(v, axes)
+	}
+}
+
+// swizzle permutes the columns of v, laid out along axes.
+func (m *mover) swizzle(v core.ValID, axes []core.AxisID) {
+	list := m.withRoom(v, axes)
+	m.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	for _, column := range list {
+		for _, row := range list {
+			if row != column && m.Swizzle(v, row, column) == nil {
+				return
+			}
 		}
 	}
 }
