@@ -86,6 +86,14 @@ output %4
 output %1 alias %0
 output %2
 `, func(*testing.T, *schedule.Scheduled) {}, "tv1 is written to the memory of tv0, of which an element may be read after that"},
+		{"a reduction that overwrites what it reads", `%0 = tensor f32 [-1] contiguity=[yes]
+%1 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%2 = broadcast %0 is_broadcast_dim=[false, true]
+%3 = mul %2, %1
+%4 = sum %3 dims=[1] keepdim=false dtype=f32
+output %4 alias %0
+`, func(t *testing.T, s *schedule.Scheduled) { must(t, s.InlineMost(nil, nil)) },
+			"tv4 is folded in the memory of tv0, of which it overwrites elements before they are read: cache both"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := parsed(t, x.text)

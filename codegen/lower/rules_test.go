@@ -82,6 +82,16 @@ output %4
 		}
 		must(t, s.InlineAt(tv(s, 3), 1, false), s.InlineAt(tv(s, 2), 1, false))
 	}},
+	{rule: onceAroundLoops, name: "sum in registers of an outer loop", text: `%0 = tensor f32 [4, 2] contiguity=[yes, yes]
+%1 = tensor f32 [3, 4] contiguity=[yes, yes]
+%2 = sum %0 dims=[1] keepdim=false dtype=f32
+%3 = broadcast %2 is_broadcast_dim=[true, false]
+%4 = add %3, %1
+output %4
+`, sizes: [][]int64{{4, 2}, {3, 4}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
+		must(t, s.Parallelize(tv(s, 2), 0, schedule.Unroll), s.Parallelize(tv(s, 3), 1, schedule.Unroll), s.Parallelize(tv(s, 4), 1, schedule.Unroll))
+		must(t, s.InlineAt(tv(s, 3), 2, false), s.InlineAt(tv(s, 2), 1, false))
+	}},
 }
 
 // Each program is right, or refused, and is neither without its rule.
