@@ -46,6 +46,9 @@ func (a *Analysis) checkAliases() error {
 		if a.f.Val(o.Val).Input || slices.ContainsFunc(a.f.Outputs(), func(p core.Output) bool { return p.Val == o.Val && p.Alias != in }) {
 			return a.refuse("alias", o.Val, "%s is written to the memory of %s and is another output or an input too: copy it", name, a.f.Name(in))
 		}
+		if def := a.f.Val(o.Val).Def; def != core.NoExpr && a.f.Expr(def).Op.Class == core.Reduction {
+			return a.refuse("alias", o.Val, "%s is reduced in the memory of %s, where the first step would overwrite what is read: cache it before", name, a.f.Name(in))
+		}
 		if a.isOutput(in) {
 			return a.refuse("alias", o.Val, "%s is written to the memory of %s, which is an output as it was", name, a.f.Name(in))
 		}

@@ -40,6 +40,12 @@ output %4
 output %5
 `, func(t *testing.T, s *schedule.Scheduled) { must(t, s.InlineMost(nil, nil)) },
 			"tv3 is computed in a loop of a reader, which may have no iteration, and tv4 reads it outside of that loop: compute it outside of that loop"},
+		{"a sum in the memory of what it reads", `%0 = tensor i64 [2] contiguity=[yes]
+%1 = broadcast %0 is_broadcast_dim=[true, false]
+%2 = sum %1 dims=[0] keepdim=false dtype=i64
+output %2 alias %0
+`, func(t *testing.T, s *schedule.Scheduled) { must(t, s.InlineMost(nil, nil)) },
+			"tv2 is reduced in the memory of tv0, where the first step would overwrite what is read: cache it before"},
 		{"registers of another thread", `%0 = tensor f32 [8] contiguity=[yes]
 %1 = neg %0
 %2 = add %1, 1:f64

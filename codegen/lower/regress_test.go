@@ -71,6 +71,17 @@ tv3.parallelize(0, grid_x)
 tv3.parallelize(1, block_x)
 tv3.set_memory_type(shared)
 `},
+	// Two axes of an input that are one loop by way of its readers have an index
+	// each.
+	{"axes of an input that meet", `%0 = tensor i64 [33, 1] contiguity=[yes, none]
+%1 = tensor i64 [33, 33] contiguity=[yes, yes]
+%2 = tensor i64 [33, 34] contiguity=[yes, yes]
+%3 = permute %0 dims=[1, 0]
+%4 = scatter %3, %1, %2 dim=0
+%5 = take_along_axis %1, %0 dim=1
+output %4
+output %5
+`, [][]int64{{33, 1}, {33, 33}, {33, 34}}, ""},
 	// Threads of a promoted loop that reduce the same element add it once.
 	{"reduction by threads of a larger loop", `%0 = tensor i64 [33, 4] contiguity=[yes, yes]
 %1 = tensor i64 [33] contiguity=[yes]

@@ -102,9 +102,6 @@ func (s *Scheduled) reshapes() map[core.TransformID]bool {
 func (s *Scheduled) checkSelfMapping(exact *classes) error {
 	meets := s.meetings(exact)
 	for _, v := range s.Tensors() {
-		if s.isInput(v) {
-			continue
-		}
 		for _, id := range s.history(v) {
 			t := s.f.Transform(id)
 			if t.Kind == core.ResizeAxis && !s.unchanged(t) && meets[[2]core.AxisID{exact.find(t.Out[0]), exact.find(t.In[0])}] {
