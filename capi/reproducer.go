@@ -23,8 +23,8 @@ func caught(panicked any, describe func() string) error {
 // bugReport is an error of one line that names a file with everything needed to
 // look into it: what was called, the fusion, the version, the Go stack.
 func bugReport(what, call string, stack []byte) error {
-	what, _, _ = strings.Cut(what, "\n")
-	report := fmt.Sprintf("nvfuser_go %s: internal error: %s\n\n%s\n\n%s", version.String, what, call, stack)
+	what, more, _ := strings.Cut(what, "\n")
+	report := fmt.Sprintf("nvfuser_go %s: internal error: %s\n\n%s\n\n%s%s", version.String, what, call, more, stack)
 	path, err := writeReproducer(report)
 	if err != nil {
 		return internalError(fmt.Sprintf("this is a bug in nvfuser_go: %s (no reproducer: %v)", what, err))

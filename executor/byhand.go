@@ -27,6 +27,7 @@ func (e *Executor) planByHand(b *core.Binding, inputs []Input, s *schedule.Sched
 	if err := checkSchedule(s); err != nil {
 		return nil, err
 	}
+	placeOutputs(outputs, s)
 	t := &task{f: e.f, b: b, inputs: described(inputs)}
 	for k := range e.f.Outputs() {
 		t.outputs = append(t.outputs, k)
@@ -41,6 +42,19 @@ func (e *Executor) planByHand(b *core.Binding, inputs []Input, s *schedule.Sched
 		return nil, err
 	}
 	return e.simulated(b, inputs, outputs, c)
+}
+
+// placeOutputs gives outputs that s lays out the strides that follow from that.
+func placeOutputs(outputs []OutputDescription, s *schedule.Scheduled) {
+	f := s.Fusion()
+	for k, o := range f.Outputs() {
+		if alloc, set := s.Allocation(o.Val); set && o.Alias == core.NoVal {
+			// Lowering refuses axes that are made from dimensions.
+			if order := dimensions(f, o.Val, alloc); len(order) == len(outputs[k].Sizes) {
+				outputs[k].Strides = denseStrides(f, o.Val, outputs[k].Sizes, order)
+			}
+		}
+	}
 }
 
 // alignments returns the bytes, 16 at most, that divide the address of the first

@@ -123,12 +123,12 @@ func (c *compiled) promise(h kir.HostValue) scalar.Facts {
 	return scalar.Unknown()
 }
 
-// layOut gives the outputs of the schedule the order of dimensions in memory that
-// their descriptions have.
+// layOut gives the outputs that the schedule does not lay out the order of
+// dimensions in memory that their descriptions have.
 func (c *compiled) layOut(outputs []OutputDescription) error {
 	for k, o := range c.s.Fusion().Outputs() {
 		f, d := c.s.Fusion(), &outputs[c.outputs[k]]
-		if o.Alias != core.NoVal || declaredOrder(f, o.Val) != nil {
+		if _, set := c.s.Allocation(o.Val); set || o.Alias != core.NoVal || declaredOrder(f, o.Val) != nil {
 			continue
 		}
 		order := d.order()

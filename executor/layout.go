@@ -107,6 +107,11 @@ func declaredOrder(f *core.Fusion, v core.ValID) []int {
 	if alloc == nil {
 		return nil
 	}
+	return dimensions(f, v, alloc)
+}
+
+// dimensions returns those of v that are in alloc, in its order.
+func dimensions(f *core.Fusion, v core.ValID, alloc []core.AxisID) []int {
 	var order []int
 	axes := f.Axes(v)
 	for _, a := range alloc {

@@ -165,7 +165,7 @@ func (r *simulation) compute() error {
 		}
 	}
 	if err != nil {
-		return &Bug{What: fmt.Sprintf("the simulator reports\n%v\nin\n%v", err, s.kernel)}
+		return &Bug{What: fmt.Sprintf("the simulator reports %v\nin\n%v", err, s.kernel)}
 	}
 	for _, m := range r.own {
 		r.output(m.to).copyFrom(m.memory)
@@ -213,11 +213,13 @@ func (r *simulation) memory(a kir.Argument) (*sim.Memory, error) {
 		if o.Val != v {
 			continue
 		}
-		r.outputs = append(r.outputs, a.Buffer)
 		at := h.task.outputs[k]
-		switch d := &r.step.outputs[at]; {
-		case core.NumElements(d.Sizes) == 0:
-			return &sim.Memory{Data: make([]byte, bytes), Undefined: true}, nil
+		d := &r.step.outputs[at]
+		if core.NumElements(d.Sizes) == 0 { // one that is expanded to none has some in the kernel, which does not write them
+			return &sim.Memory{Undefined: true}, nil
+		}
+		r.outputs = append(r.outputs, a.Buffer)
+		switch {
 		case o.Alias != core.NoVal:
 			return r.inputMemory(d.Alias, bytes), nil
 		case d.Alias >= 0 || !slices.Equal(d.Strides, r.writtenStrides(k)):
