@@ -293,6 +293,40 @@ func TestSimulateRandom(t *testing.T) {
 	require.Greater(t, rules["right"], 500)
 }
 
+// TestSimulateHeldWhole: where what reads a tensor runs in other loops, the
+// schedulers choose a schedule with fewer copies or refuse; lowering has nothing to.
+func TestSimulateHeldWhole(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		sizes      [][]int64
+		refused    string // "": it is computed
+	}{
+		{"reshape of an order", `%0 = tensor f32 [-1, -1, -1] contiguity=[yes, yes, none] stride_order=[1, 2, 0]
+$0 = i.mul %0.1, %0.2 : index
+%1 = reshape %0 new_shape=[1, %0.0, $0]
+%2 = sub %1, -3:i64
+output %2
+`, [][]int64{{5, 7, 1}}, ""},
+		{"broadcast and reshape", `%0 = tensor bool [-1, -1, -1] contiguity=[no, no, no] stride_order=[1, 2, 0]
+%1 = broadcast %0 is_broadcast_dim=[false, false, false, true, true]
+$0 = i.mul %0.0, %0.1 : index
+%2 = reshape %1 new_shape=[$0, %0.2, 1, 1]
+output %2
+`, [][]int64{{3, 2, 7}}, "pointwise: register size"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f, err := core.Parse(test.text)
+			require.NoError(t, err)
+			f.Freeze()
+			ok, err := checkSimulated(t, &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 7, test.sizes...)})
+			require.Equal(t, test.refused == "", ok, err)
+			if refused := (*core.Unsupported)(nil); errors.As(err, &refused) {
+				require.Equal(t, test.refused, refused.Refusals[0].By+": "+refused.Refusals[0].Rule)
+			}
+		})
+	}
+}
+
 // TestSimulateParams runs schedules of other parameters than those that are
 // chosen for small inputs.
 func TestSimulateParams(t *testing.T) {

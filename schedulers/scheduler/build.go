@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"slices"
 
 	"nvfuser_go/core"
@@ -34,7 +35,47 @@ func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(*
 	if err := finish(s); err != nil {
 		return nil, err
 	}
-	return s, s.Verify()
+	if err := s.Verify(); err != nil {
+		return nil, err
+	}
+	return s, checkRegisters(s)
+}
+
+// checkRegisters refuses a schedule in which a thread keeps a tensor in registers
+// along an axis whose size is not constant: no number of registers holds that.
+func checkRegisters(s *schedule.Scheduled) error {
+	f := s.Fusion()
+	m, err := schedule.Map(s)
+	if err != nil {
+		return err
+	}
+	for _, v := range s.Tensors() {
+		if f.Val(v).Input || s.Memory(v) != schedule.Local {
+			continue
+		}
+		for _, a := range kept(m, v) {
+			kind := f.Axis(a).Kind
+			if _, isConst := f.Scalars().ConstInt(f.Axis(a).Extent); !isConst && kind != core.Reduce && kind != core.Broadcast {
+				return &schedule.Refused{Refusal: core.Refusal{Rule: "register size", Tensor: f.Name(v), Sentence: fmt.Sprintf(
+					"%s is read in other loops than it is computed in, and cannot be kept in registers till then: its size is not constant", f.Name(v))}}
+			}
+		}
+	}
+	return nil
+}
+
+// kept returns the axes along which a thread keeps the elements of v, which is in
+// registers: all if it is inlined nowhere and its loops run for others too.
+func kept(m *schedule.Mapping, v core.ValID) []core.AxisID {
+	s := m.Scheduled()
+	loop, position := s.Loop(v), s.Position(v)
+	if position == 0 && slices.ContainsFunc(loop, m.IsPromoted) {
+		return m.Fusion().Val(v).Domain.Logical
+	}
+	return slices.DeleteFunc(slices.Clone(loop[position:]), func(a core.AxisID) bool {
+		p := m.Parallel(a)
+		return p.IsBlock() || p.IsThread()
+	})
 }
 
 // cacheInputs copies input tensors to registers for the operations that share.
