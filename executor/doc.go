@@ -17,7 +17,8 @@
 //
 // A task (task.go) is what needs a kernel, with the axes that the sizes decide;
 // compile (kernel.go) is the one place where a schedule is chosen, for runs and
-// for looking. What a kernel cannot write in place is copied after it.
+// for looking. What a kernel cannot write in place is copied after it. With
+// [NewScheduled] the schedule is the caller's (byhand.go).
 //
 // [Plan.Inspection] shows what becomes of a fusion for the inputs of a plan: a
 // table of stages ([Stages]), from its definition to the arguments of its

@@ -10,7 +10,6 @@ import (
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/codegen/sim"
 	"nvfuser_go/core"
-	"nvfuser_go/core/schedule"
 	"nvfuser_go/executor/cpu"
 )
 
@@ -49,21 +48,6 @@ func (e *Executor) simulation(b *core.Binding, inputs []Input, candidate int) (*
 		}
 	}
 	return e.simulated(b, inputs, outputs, c)
-}
-
-// PlanScheduled returns a plan that computes the fusion by s, a schedule of it,
-// in the simulator. It is not kept.
-//
-// Errors: as of [Executor.PlanWith], and of [lower.Lower].
-func (e *Executor) PlanScheduled(inputs []Input, s *schedule.Scheduled) (p *Plan, err error) {
-	err = e.guard(inputs, func() error {
-		b, err := check(e.f, inputs)
-		if err == nil {
-			p, err = e.planByHand(b, inputs, s)
-		}
-		return err
-	})
-	return p, err
 }
 
 // simulated returns the plan that computes outputs by c, and by copies of inputs

@@ -157,18 +157,18 @@ func trialOf(o *options) (*trial, error) {
 // planFor plans the fusion for inputs: by a kernel that is simulated, or on the
 // CPU. If there is a script, it is its kernel that is simulated.
 func planFor(o *options, inputs []executor.Input, simulate bool) (*executor.Plan, error) {
+	if o.schedule != "" {
+		s, err := scheduled(o)
+		if err != nil {
+			return nil, err
+		}
+		return executor.NewScheduled(o.fusion, s, executor.AnyLaunch).Plan(inputs)
+	}
 	e, err := executor.NewCache(1).Executor(o.fusion)
 	if err != nil {
 		return nil, err
 	}
-	if o.schedule == "" {
-		return e.PlanWith(inputs, executor.Options{Simulate: simulate})
-	}
-	s, err := scheduled(o)
-	if err != nil {
-		return nil, err
-	}
-	return e.PlanScheduled(inputs, s)
+	return e.PlanWith(inputs, executor.Options{Simulate: simulate})
 }
 
 func runFusion(o *options, out io.Writer) error { return compare(o, out, nil) }

@@ -29,27 +29,9 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	if e.Op != core.SetOp {
 		return l.refuse("vector", v, "%s is vectorized and is the result of %s(): only a copy moves several elements at once; cache it", l.f.Name(v), e.Op.Name)
 	}
-	var first guard
-	var dsts, srcs []kir.Access
-	for i := range width {
-		l.loops[l.m.LoopClass(a)] = l.t.Int(i)
-		c := l.context(v, false)
-		dst, src, g, err := c.copied(id)
-		if err != nil {
-			return err
-		}
-		dsts, srcs = append(dsts, dst), append(srcs, src)
-		if i == 0 {
-			first = g
-			continue
-		}
-		next := func(first, at kir.Access) bool { return at.Index == l.t.Add(first.Index, l.t.Int(i)) }
-		switch {
-		case !next(dsts[0], dst) || !next(srcs[0], src):
-			return l.refuse("vector", v, "%s is vectorized, but elements of it or of what it copies are not known to be next to each other in memory", l.f.Name(v))
-		case !l.sameOutcome(first, g, i, width):
-			return l.refuse("vector", v, "%s is vectorized by %d, which is not known to divide the extent that is split", l.f.Name(v), width)
-		}
+	dsts, srcs, first, err := l.neighbours(id, a, width)
+	if err != nil {
+		return err
 	}
 	s, err := l.lanes(id, a, width)
 	if err != nil {
@@ -95,6 +77,32 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache})
 		return nil
 	})
+}
+
+// neighbours returns both sides of the copy of each element, and the condition of
+// all.
+func (l *lowering) neighbours(id core.ExprID, a core.AxisID, width int64) (dsts, srcs []kir.Access, all guard, err error) {
+	v := l.f.Expr(id).Out[0]
+	for i := range width {
+		l.loops[l.m.LoopClass(a)] = l.t.Int(i)
+		dst, src, g, err := l.context(v, false).copied(id)
+		if err != nil {
+			return nil, nil, g, err
+		}
+		dsts, srcs = append(dsts, dst), append(srcs, src)
+		if i == 0 {
+			all = g
+			continue
+		}
+		next := func(first, at kir.Access) bool { return at.Index == l.t.Add(first.Index, l.t.Int(i)) }
+		switch {
+		case !next(dsts[0], dst) || !next(srcs[0], src):
+			return nil, nil, g, l.refuse("vector", v, "%s is vectorized, but elements of it or of what it copies are not known to be next to each other in memory", l.f.Name(v))
+		case !l.sameOutcome(all, g, i, width):
+			return nil, nil, g, l.refuse("vector", v, "%s is vectorized by %d, which is not known to divide the extent that is split", l.f.Name(v), width)
+		}
+	}
+	return dsts, srcs, all, nil
 }
 
 // lanes returns the statement with the guard of any of its elements, as a function

@@ -83,11 +83,6 @@ const (
 	ClusterBarrier // BlockBarrier for the blocks of a cluster
 )
 
-var tokenNames = [...]string{"commit", "wait", "block barrier", "grid barrier", "proxy fence", "bulk commit", "bulk wait",
-	"matrix commit", "matrix wait", "mbarrier arrive", "mbarrier wait", "cluster barrier"}
-
-func (t Token) String() string { return tokenNames[t] }
-
 // Options are what a plan may use.
 type Options struct {
 	// Limit is the shared memory of a block, in bytes; 0: that of kir.Hopper.

@@ -8,7 +8,7 @@
 // Its central type is [Scheduled]: a copy of the tables of a fusion and what
 // scheduling decides about each tensor. Schedulers and the user's calls
 // (TensorView.split, fd.sched.inline_most) drive the same methods; the user's
-// go through the table of [Primitives] and are kept as a [Script]. [Map] then
+// go through a table ([DescribePrimitives]) and are kept as a [Script]. [Map] then
 // answers which axes have the same index, which share a generated loop, and
 // which axis says how often a loop runs.
 //
@@ -29,9 +29,10 @@
 // what: relation.go (one producer and consumer), classes.go, exact.go,
 // independence.go, loops.go, promote.go, coverage.go, mapping.go; then inlining:
 // maxpos.go, inline.go, nest.go; then copying transforms: spread.go, replay.go,
-// like.go; then edit.go, rfactor.go, verify.go, text.go; then the table of the
-// user's calls: primitive.go (a row and how it is called), primitives.go (the
-// rows), script.go and parse.go (calls as text).
+// like.go; then edit.go, rfactor.go, verify.go, text.go, queries.go (the user's
+// questions to a mapping); then the table of the user's calls: primitive.go (a row
+// and how it is called), primitives.go (the rows), describe.go, script.go and
+// parse.go (calls as text).
 //
 // The package does not know about devices, indices of elements or CUDA.
 package schedule

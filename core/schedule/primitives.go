@@ -141,9 +141,6 @@ func init() {
 	}
 }
 
-// Primitives returns all rows, in the order of the documentation.
-func Primitives() []Primitive { return table }
-
 func (c *call) one(v core.ValID, err error) error {
 	if err == nil {
 		c.out.Tensors = []core.ValID{v}

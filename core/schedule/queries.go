@@ -17,9 +17,6 @@ type Graph struct {
 	pairs   map[[2]core.AxisID]bool
 }
 
-// GraphModes are the senses of [Mapping.Graph].
-func GraphModes() []string { return []string{"exact", "almost_exact", "permissive", "loop"} }
-
 // Graph returns the graph of mode: axes of equal extent and index (exact), the
 // same where extents of 1 are looked through (almost_exact), axes that run in one
 // loop (loop), axes of a producer and its consumer that correspond if broadcasts

@@ -197,8 +197,8 @@ func TestCallChangesNothingOnError(t *testing.T) {
 }
 
 func TestPrimitives(t *testing.T) {
-	for i := range Primitives() {
-		p := &Primitives()[i]
+	for i := range table {
+		p := &table[i]
 		require.Same(t, p, Lookup(p.Name))
 		require.Regexp(t, `^[A-Z].*[^ ]$|^split\(\)`, p.Does, p.Name)
 		require.True(t, strings.HasSuffix(p.Does, "."), p.Name)

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"nvfuser_go/core"
@@ -66,31 +67,19 @@ func (s *Scheduled) tensorText(v core.ValID, transforms bool) string {
 	part := func(name string, axes []core.AxisID) {
 		text += fmt.Sprintf("  %s %s\n", name, s.domainText(axes))
 	}
-	if !sameAxes(d.Root, d.Logical) {
+	if !slices.Equal(d.Root, d.Logical) {
 		part("root", d.Root)
 	}
-	if !sameAxes(d.Logical, s.Loop(v)) {
+	if !slices.Equal(d.Logical, s.Loop(v)) {
 		part("logical", d.Logical)
 	}
-	if alloc, set := s.Allocation(v); set || !sameAxes(alloc, d.Logical) {
+	if alloc, set := s.Allocation(v); set || !slices.Equal(alloc, d.Logical) {
 		part("allocation", alloc)
 	}
 	for _, id := range s.history(v) {
 		text += "  " + s.transformText(id) + "\n"
 	}
 	return text
-}
-
-func sameAxes(a, b []core.AxisID) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 func (s *Scheduled) transformText(id core.TransformID) string {

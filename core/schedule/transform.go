@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 
@@ -171,12 +172,7 @@ func (s *Scheduled) Reorder(v core.ValID, moves map[int]int) error {
 		to[i] = core.NoAxis
 	}
 	moved := make([]bool, len(loop))
-	keys := make([]int, 0, len(moves))
-	for k := range moves {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(moves)) {
 		a, from, err := s.axisAt("reorder", v, k)
 		if err != nil {
 			return err
