@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -33,9 +34,26 @@ def python_headers(paths: dict[str, str]) -> list[str]:
     return folders
 
 
+def cuda_headers(path: list[str]) -> Path:
+    """The folder of cuda.h among the packages of NVIDIA that are on `path`, a list such as sys.path.
+
+    Only the declarations of CUDA 12 will do, which the binding is written for; a newer driver has the same functions.
+    Raises PlatformError when they are not there.
+    """
+    for folder in path:
+        found = Path(folder, "nvidia", "cuda_runtime", "include")
+        if found.joinpath("cuda.h").exists():
+            # Resolved, so that working trees that share an environment share what Go has built.
+            return found.resolve()
+    raise PlatformError(
+        "building nvfuser_go needs the C headers of CUDA 12: pip install nvidia-cuda-runtime-cu12, "
+        "as the build requirements in pyproject.toml say"
+    )
+
+
 def cgo_cflags() -> str:
     """The value of CGO_CFLAGS that every Go command over the whole project needs."""
-    folders = python_headers(sysconfig.get_paths())
+    folders = [*python_headers(sysconfig.get_paths()), cuda_headers(sys.path)]
     # Hidden: the library shows what nvfuser_go.h marks and nothing else, so that no C function of ours or of a package
     # that we use stands in for a function of another library in the same process.
     return shlex.join(["-O2", "-DNDEBUG", "-fvisibility=hidden", *(f"-I{folder}" for folder in folders)])

@@ -80,6 +80,11 @@ int nvfi_verify(nvf_fusion fusion, nvf_error *error);
  * else 0. The text is static. */
 const char *nvfi_stages(void);
 
+/* What there is of CUDA: the driver, the compiler, the devices, or where they
+ * were looked for; a line each, what and value with a tab between. It starts the
+ * driver, and makes no context. Free *text with nvf_free. */
+int nvfi_cuda(char **text, nvf_error *error);
+
 /* Shows a stage of the fusion for inputs: request is the name of a stage, and the
  * arguments that it takes, on lines of their own. A negative num_inputs stands
  * for the inputs that were prepared last. Free *text with nvf_free. */

@@ -25,6 +25,21 @@ static PyObject *stages(PyObject *module, PyObject *const *args, Py_ssize_t narg
   return PyUnicode_FromString(nvfi_stages());
 }
 
+static PyObject *cuda(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module, (void)args;
+  nvf_error error = {0};
+  char *text = NULL;
+  int status;
+  if (!alive() || !check_count("cuda", nargs, 0, 0)) return NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  status = nvfi_cuda(&text, &error);
+  Py_END_ALLOW_THREADS;
+  if (!check(status, &error)) return NULL;
+  PyObject *result = PyUnicode_FromString(text);
+  nvf_free(text);
+  return result;
+}
+
 static PyMethodDef functions[] = {
     {"version", FAST(version), PyDoc_STR("version() -> str\n\nThe version of the library, such as \"0.1.0\".")},
     {"forked", FAST(forked),
@@ -35,6 +50,10 @@ static PyMethodDef functions[] = {
      PyDoc_STR("stages() -> str\n\n"
                "The stages that a fusion can be shown in: a line each, with fields between tabs: name, what it shows, its arguments,\n"
                "and 1 if it needs no inputs, else 0.")},
+    {"cuda", FAST(cuda),
+     PyDoc_STR("cuda() -> str\n\n"
+               "What there is of CUDA: the driver, the compiler of kernels and the devices, or where they were looked for; a line each,\n"
+               "what and value with a tab between. Starts the driver and makes no context.")},
     {"primitive_table", FAST(primitive_table),
      PyDoc_STR("primitive_table() -> str\n\nThe table of schedule primitives as JSON; nvf_primitive_table in nvfuser_go.h describes the keys.")},
     {"schedule", AS_FUNCTION(schedule_call), METH_FASTCALL | METH_KEYWORDS,

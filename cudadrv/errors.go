@@ -17,7 +17,7 @@ type Attempt struct{ Path, Problem string }
 
 func (e *Unavailable) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s was not found; %s. Tried", e.Library, e.Install)
+	fmt.Fprintf(&b, "%s was not found; %s. Tried:", e.Library, e.Install)
 	for _, a := range e.Tried {
 		fmt.Fprintf(&b, "\n  %s: %s", a.Path, a.Problem)
 	}

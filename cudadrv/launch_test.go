@@ -63,7 +63,7 @@ func TestFlags(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	require.EqualError(t, &cudadrv.Unavailable{Library: "libx", Install: "install x", Tried: []cudadrv.Attempt{{"/a", "no such file"}, {"libx.so", "not there"}}},
-		"libx was not found; install x. Tried\n  /a: no such file\n  libx.so: not there")
+		"libx was not found; install x. Tried:\n  /a: no such file\n  libx.so: not there")
 	e := &cudadrv.CompileError{Source: "kernel", Flags: []string{"-a", "-b"}, Log: "line 1: error\n"}
 	require.EqualError(t, e, "a generated kernel does not compile with -a -b:\nline 1: error")
 	require.Equal(t, "// -a -b\nkernel", e.Reproducer())

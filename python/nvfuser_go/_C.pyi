@@ -21,6 +21,12 @@ def stages() -> str:
     """The stages that a fusion can be shown in: a line each, with fields between tabs: name, what it shows, its
     arguments, and 1 if it needs no inputs, else 0."""
 
+def cuda() -> str:
+    """What there is of CUDA: the driver, the compiler of kernels and the devices, or where they were looked for; a line
+    each, what and value with a tab between. Starts the driver and makes no context.
+
+    Raises RuntimeError in a process that was forked."""
+
 def primitive_table() -> str:
     """The table of schedule primitives as JSON; nvf_primitive_table in nvfuser_go.h describes the keys."""
 

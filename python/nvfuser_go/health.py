@@ -1,13 +1,11 @@
-"""The health report: what this installation consists of and whether it works. Nothing here starts CUDA."""
+"""The health report: what this installation consists of and whether it works. It makes no CUDA context."""
 
-import ctypes.util
 import glob
 import importlib.metadata
 import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,27 +70,10 @@ def _devices(found: Report) -> None:
 
 
 def _libraries(found: Report) -> None:
-    found.add("CUDA driver", _first(_candidates("libcuda.so.1")))
-    found.add("NVRTC", _first(_candidates("libnvrtc.so*")))
+    import nvfuser_go
 
-
-def _first(paths: Iterator[str]) -> str:
-    return next(paths, "not found")
-
-
-def _candidates(pattern: str) -> Iterator[str]:
-    """Where the loader, torch's packages and a CUDA toolkit keep a library of this name. It is not opened."""
-    folders = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
-    folders += [f"{path}/nvidia/*/lib" for path in sys.path if path] + [
-        f"{path}/torch/lib" for path in sys.path if path
-    ]
-    cuda = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
-    folders += [f"{cuda}/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64"]
-    for folder in folders:
-        yield from sorted(glob.glob(f"{folder}/{pattern}"))
-    name = ctypes.util.find_library(pattern.removeprefix("lib").partition(".")[0])
-    if name:
-        yield f"{name} (of the system's loader)"
+    for line in nvfuser_go._C.cuda().splitlines():
+        found.add(*line.split("\t"))
 
 
 def _surroundings(found: Report) -> None:

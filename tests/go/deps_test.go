@@ -41,11 +41,11 @@ const unbounded = "tests/go"
 // cgoUsers are the packages that may contain C; the rest builds without cgo.
 var cgoUsers = []string{"capi", "cudadrv/real"}
 
-// modules are the dependencies and the packages whose code may import them;
-// "tests" stands for the test files of all packages.
+// modules are the dependencies and the packages that may import them, in code
+// and tests; "tests" stands for the test files of all packages.
 var modules = map[string][]string{
 	"github.com/stretchr/testify": {"tests"},
-	"golang.org/x/sync":           {"executor"},
+	"golang.org/x/sync":           {"executor", "cudadrv/cubins"},
 	"golang.org/x/tools":          {"tests", "internal/golden"},
 	"gorgonia.org/cu":             {"cudadrv/real"},
 }
@@ -147,7 +147,7 @@ func mayImport(imported, name, place, user string, below map[string]map[string]b
 		}
 		for path, users := range modules {
 			if matches(path+"/...", imported) {
-				return slices.Contains(users, user)
+				return slices.Contains(users, user) || slices.Contains(users, name)
 			}
 		}
 		return false

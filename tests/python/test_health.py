@@ -27,6 +27,16 @@ def test_report():
     assert str(report).endswith("\nOK")
 
 
+def test_libraries_that_are_named():
+    environment = os.environ | {"NVFUSER_GO_LIBCUDA": "/no/libcuda.so", "NVFUSER_GO_LIBNVRTC": "/no/libnvrtc.so"}
+    done = subprocess.run(
+        [sys.executable, "-m", "nvfuser_go"], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stdout
+    assert "Tried: /no/libcuda.so: there is no such file" in done.stdout
+    assert "Tried: /no/libnvrtc.so: there is no such file" in done.stdout
+
+
 def test_command_reports_problems():
     environment = os.environ | {"NVFUSER_GO_REPRODIR": "/tmp", "NVFUSER_DUMP": "nosuch"}
     done = subprocess.run(

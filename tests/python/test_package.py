@@ -94,6 +94,15 @@ def test_platforms_that_cannot_build(script, platform, free_threaded, message):
         script.check_platform(platform, free_threaded)
 
 
+def test_without_headers_of_cuda(script, tmp_path):
+    with pytest.raises(PlatformError, match="pip install nvidia-cuda-runtime-cu12"):
+        script.cuda_headers([str(tmp_path)])
+    header = tmp_path / "nvidia/cuda_runtime/include/cuda.h"
+    header.parent.mkdir(parents=True)
+    header.touch()
+    assert script.cuda_headers(["/nowhere", str(tmp_path)]) == header.parent.resolve()
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [

@@ -1,0 +1,86 @@
+//go:build cgo
+
+package real
+
+/*
+#include <stdlib.h>
+#include "nvrtc.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"nvfuser_go/cudadrv"
+)
+
+// A compiler is NVRTC once it is open. It is never closed.
+type compiler struct {
+	cudadrv.Compiler
+	functions C.struct_nvrtc
+}
+
+var theCompiler = sync.OnceValues(openCompiler)
+
+func openCompiler() (*compiler, error) {
+	library, path, tried := find(compilerPlaces(mappedFiles()))
+	if library == nil {
+		return nil, &cudadrv.Unavailable{Library: "NVRTC, the compiler of kernels,", Tried: tried,
+			Install: "install a build of torch for CUDA, or nvidia-cuda-nvrtc, or name the file in " + compilerVariable}
+	}
+	c := &compiler{Compiler: cudadrv.Compiler{Path: path}}
+	if lacks := C.nvrtc_bind(library, &c.functions); lacks != nil {
+		return nil, &cudadrv.Unsupported{What: fmt.Sprintf("%s has no function %s: a newer NVRTC is needed", path, C.GoString(lacks))}
+	}
+	var major, minor C.int
+	if code := C.nvrtc_version(&c.functions, &major, &minor); code != 0 {
+		return nil, c.failure("nvrtcVersion", code)
+	}
+	c.Major, c.Minor = int(major), int(minor)
+	return c, nil
+}
+
+func (c *compiler) failure(call string, code C.int) error {
+	name := C.GoString(C.nvrtc_error(&c.functions, code))
+	return &cudadrv.CallError{Call: call, Code: int(code), Name: name, Text: c.String() + " of " + c.Path}
+}
+
+// compile is Driver.Compile.
+func (c *compiler) compile(source string, o cudadrv.CompileOptions) (cudadrv.Compiled, error) {
+	if !c.supports(o.Arch) {
+		return cudadrv.Compiled{}, &cudadrv.Unsupported{What: fmt.Sprintf("%v (%s) does not know the architecture %s of the device", c.Compiler, c.Path, o.Arch)}
+	}
+	text := C.CString(source)
+	defer C.free(unsafe.Pointer(text))
+	flags := o.Flags()
+	options := make([]*C.char, len(flags))
+	for i, f := range flags {
+		options[i] = C.CString(f)
+		defer C.free(unsafe.Pointer(options[i]))
+	}
+	var out C.struct_nvrtc_result
+	C.nvrtc_compile(&c.functions, text, C.int(len(options)), &options[0], &out)
+	defer C.free(unsafe.Pointer(out.log))
+	defer C.free(unsafe.Pointer(out.cubin))
+	log := ""
+	if out.log != nil {
+		log = C.GoString(out.log)
+	}
+	switch {
+	case out.code == C.NVRTC_COMPILATION:
+		return cudadrv.Compiled{}, &cudadrv.CompileError{Source: source, Flags: flags, Log: log}
+	case out.code != 0:
+		return cudadrv.Compiled{}, c.failure(C.GoString(out.failed), out.code)
+	}
+	return cudadrv.Compiled{Cubin: C.GoBytes(unsafe.Pointer(out.cubin), C.int(out.cubin_size)), Log: log}, nil
+}
+
+// supports reports whether the compiler knows an architecture such as "sm_90a".
+func (c *compiler) supports(arch string) bool {
+	number, err := strconv.Atoi(strings.TrimRight(strings.TrimPrefix(arch, "sm_"), "af"))
+	return err == nil && C.nvrtc_supports(&c.functions, C.int(number)) != 0
+}

@@ -1,0 +1,126 @@
+#include "launch.h"
+
+#include <cuda.h>
+#include <string.h>
+
+int launch_context(int device, uintptr_t *context, const char **failed) {
+  CUdevice d;
+  *failed = "cuDeviceGet";
+  int code = cuDeviceGet(&d, device);
+  if (code) return code;
+  *failed = "cuDevicePrimaryCtxRetain";
+  return cuDevicePrimaryCtxRetain((CUcontext *)context, d); /* the same representation */
+}
+
+/* Loads in a context that is current. */
+static int load(CUmodule *module, const void *cubin, const char *kernel, int dynamic_shared,
+                struct launch_function *out, const char **failed) {
+  CUfunction f;
+  *failed = "cuModuleLoadData";
+  int code = cuModuleLoadData(module, cubin);
+  if (code) return code;
+  *failed = "cuModuleGetFunction";
+  code = cuModuleGetFunction(&f, *module, kernel);
+  if (!code && dynamic_shared > 0) {
+    *failed = "cuFuncSetAttribute";
+    code = cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, dynamic_shared);
+  }
+  const struct {
+    CUfunction_attribute attribute;
+    int *to;
+  } wanted[] = {{CU_FUNC_ATTRIBUTE_NUM_REGS, &out->registers},
+                {CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, &out->local_bytes},
+                {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &out->shared_bytes},
+                {CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &out->max_threads}};
+  for (unsigned i = 0; !code && i < sizeof wanted / sizeof *wanted; i++) {
+    *failed = "cuFuncGetAttribute";
+    code = cuFuncGetAttribute(wanted[i].to, wanted[i].attribute, f);
+  }
+  out->function = (uintptr_t)f;
+  if (code) cuModuleUnload(*module); /* nothing of it runs */
+  return code;
+}
+
+int launch_load(uintptr_t context, const void *cubin, const char *kernel, int dynamic_shared, struct launch_function *out,
+                const char **failed) {
+  *failed = "cuCtxPushCurrent";
+  int code = cuCtxPushCurrent((CUcontext)context);
+  if (code) return code;
+  /* Loading allocates, which a capture in the default mode forbids. */
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  *failed = "cuThreadExchangeStreamCaptureMode";
+  code = cuThreadExchangeStreamCaptureMode(&mode);
+  if (!code) {
+    CUmodule module;
+    code = load(&module, cubin, kernel, dynamic_shared, out, failed);
+    cuThreadExchangeStreamCaptureMode(&mode);
+  }
+  CUcontext ours;
+  cuCtxPopCurrent(&ours);
+  return code;
+}
+
+int launch_occupancy(uintptr_t context, uintptr_t function, int threads, uint64_t shared, int *blocks) {
+  int code = cuCtxPushCurrent((CUcontext)context);
+  if (code) return code;
+  code = cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, (CUfunction)function, threads, shared);
+  CUcontext ours;
+  cuCtxPopCurrent(&ours);
+  return code;
+}
+
+/* Launches in a context that is current. */
+static int start(const struct launch *l, const uint64_t *values, uintptr_t stream) {
+  _Alignas(16) uint8_t arguments[LAUNCH_MAX_ARGUMENTS];
+  memcpy(arguments, l->arguments, l->arguments_size);
+  for (uint32_t i = 0; i < l->patches_count; i++)
+    memcpy(arguments + l->patches[i].offset, &values[l->patches[i].value], sizeof *values);
+  void *parameters[] = {arguments};
+  CUlaunchAttribute attributes[2];
+  unsigned count = 0;
+  if (l->cluster[0]) {
+    CUlaunchAttribute *a = &attributes[count++];
+    a->id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    a->value.clusterDim.x = l->cluster[0];
+    a->value.clusterDim.y = l->cluster[1];
+    a->value.clusterDim.z = l->cluster[2];
+  }
+  if (l->cooperative) {
+    CUlaunchAttribute *a = &attributes[count++];
+    a->id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    a->value.cooperative = 1;
+  }
+  CUlaunchConfig config = {.gridDimX = l->grid[0],
+                           .gridDimY = l->grid[1],
+                           .gridDimZ = l->grid[2],
+                           .blockDimX = l->block[0],
+                           .blockDimY = l->block[1],
+                           .blockDimZ = l->block[2],
+                           .sharedMemBytes = l->shared,
+                           .hStream = (CUstream)stream,
+                           .attrs = attributes,
+                           .numAttrs = count};
+  return cuLaunchKernelEx(&config, (CUfunction)l->function, l->arguments_size ? parameters : NULL, NULL);
+}
+
+int launch_kernel(const struct launch *l, const uint64_t *values, uintptr_t stream) {
+  CUcontext current = NULL;
+  int code = cuCtxGetCurrent(&current);
+  if (code) return code;
+  if (current == (CUcontext)l->context) return start(l, values, stream);
+  if (!current) {
+    code = cuCtxSetCurrent((CUcontext)l->context);
+    return code ? code : start(l, values, stream);
+  }
+  code = cuCtxPushCurrent((CUcontext)l->context);
+  if (code) return code;
+  code = start(l, values, stream);
+  cuCtxPopCurrent(&current);
+  return code;
+}
+
+void launch_error(int code, const char **name, const char **text) {
+  *name = *text = NULL;
+  if (cuGetErrorName((CUresult)code, name) || !*name) *name = "unknown error";
+  if (cuGetErrorString((CUresult)code, text) || !*text) *text = "no description";
+}

@@ -1,0 +1,130 @@
+//go:build cgo
+
+package real
+
+/*
+#include <stdlib.h>
+#include <string.h>
+#include "launch.h"
+
+#cgo noescape launch_kernel
+#cgo nocallback launch_kernel
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"nvfuser_go/cudadrv"
+)
+
+// A Launch is a launch block in C memory: a struct launch of launch.h. C launches
+// it with launch_kernel, without Go.
+type Launch struct {
+	c      *C.struct_launch
+	values int
+}
+
+// NewLaunch copies a block. A call of it brings that many inputs, outputs and
+// workspaces: its values are an array of 64-bit words, pointers in this order,
+// then seed and offset. Free gives the memory back.
+//
+// The error is what [cudadrv.LaunchBlock.Check] says, or a patch of a value that
+// calls do not bring.
+func NewLaunch(l *cudadrv.LaunchBlock, inputs, outputs, workspaces int) (*Launch, error) {
+	if err := l.Check(); err != nil {
+		return nil, err
+	}
+	places := make([]int, len(l.Patches))
+	for i, p := range l.Patches {
+		var err error
+		if places[i], err = valueIndex(p, inputs, outputs, workspaces); err != nil {
+			return nil, err
+		}
+	}
+	patchesAt := C.size_t(unsafe.Sizeof(C.struct_launch{}))
+	argumentsAt := patchesAt + C.size_t(len(l.Patches))*C.size_t(unsafe.Sizeof(C.struct_launch_patch{}))
+	memory := C.calloc(1, argumentsAt+C.size_t(len(l.Arguments)))
+	c := (*C.struct_launch)(memory)
+	c.function, c.context = C.uintptr_t(l.Function.Handle), C.uintptr_t(l.Function.Context)
+	for i := range 3 {
+		c.grid[i], c.block[i], c.cluster[i] = C.uint32_t(l.Grid[i]), C.uint32_t(l.Block[i]), C.uint32_t(l.Cluster[i])
+	}
+	c.shared = C.uint32_t(l.Shared)
+	if l.Cooperative {
+		c.cooperative = 1
+	}
+	c.patches = (*C.struct_launch_patch)(unsafe.Add(memory, patchesAt))
+	c.patches_count = C.uint32_t(len(l.Patches))
+	patches := unsafe.Slice(c.patches, len(l.Patches))
+	for i := range patches {
+		patches[i].offset, patches[i].value = C.uint32_t(l.Patches[i].Offset), C.uint32_t(places[i])
+	}
+	c.arguments = (*C.uint8_t)(unsafe.Add(memory, argumentsAt))
+	c.arguments_size = C.uint32_t(len(l.Arguments))
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(c.arguments)), len(l.Arguments)), l.Arguments)
+	return &Launch{c, inputs + outputs + workspaces + 2}, nil
+}
+
+// valueIndex returns the index of what a patch wants among the values of a call.
+func valueIndex(p cudadrv.Patch, inputs, outputs, workspaces int) (int, error) {
+	pointers := inputs + outputs + workspaces
+	first, count := 0, inputs
+	switch p.Value {
+	case cudadrv.OutputPointer:
+		first, count = inputs, outputs
+	case cudadrv.WorkspacePointer:
+		first, count = inputs+outputs, workspaces
+	case cudadrv.RandomSeed:
+		return pointers, nil
+	case cudadrv.RandomOffset:
+		return pointers + 1, nil
+	}
+	if p.Index >= count {
+		return 0, fmt.Errorf("patch at %d wants %v %d, and a call brings %d", p.Offset, p.Value, p.Index, count)
+	}
+	return first + p.Index, nil
+}
+
+// Pointer returns the address of the struct launch, for C.
+func (l *Launch) Pointer() unsafe.Pointer { return unsafe.Pointer(l.c) }
+
+// Free gives the memory back. No thread may be launching it.
+func (l *Launch) Free() {
+	C.free(unsafe.Pointer(l.c))
+	l.c = nil
+}
+
+// Start launches with the values of a call, as NewLaunch orders them.
+func (l *Launch) Start(values []uint64, stream uintptr) error {
+	if len(values) != l.values {
+		return fmt.Errorf("%d values for a launch of %d", len(values), l.values)
+	}
+	if code := C.launch_kernel(l.c, (*C.uint64_t)(&values[0]), C.uintptr_t(stream)); code != 0 {
+		return callError("cuLaunchKernelEx", int(code))
+	}
+	return nil
+}
+
+// Launch launches a block once.
+func (Driver) Launch(b *cudadrv.LaunchBlock, v cudadrv.CallValues, stream uintptr) error {
+	if _, err := started(); err != nil {
+		return err
+	}
+	l, err := NewLaunch(b, len(v.Inputs), len(v.Outputs), len(v.Workspaces))
+	if err != nil {
+		return err
+	}
+	defer l.Free()
+	values := make([]uint64, 0, l.values)
+	for _, pointers := range [][]uintptr{v.Inputs, v.Outputs, v.Workspaces} {
+		for _, p := range pointers {
+			values = append(values, uint64(p))
+		}
+	}
+	return l.Start(append(values, v.Seed, v.Offset), stream)
+}
+
+// CallError returns the error that a code of launch_kernel stands for.
+func CallError(code int) error { return callError("cuLaunchKernelEx", code) }

@@ -1,0 +1,91 @@
+/* A libcuda for tests. It writes down what it is asked for, as lines of the file
+ * CUDADRV_RECORD; the call that the file CUDADRV_RECORD.fail names fails with the
+ * code in it. There are two devices, and their contexts are 0x1000 and 0x1001. */
+#include <cuda.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local CUcontext stack[8];
+static _Thread_local int depth;
+
+/* Appends a line, and returns the code that the call shall fail with. */
+static int note(const char *call, const char *format, ...) {
+  char path[4096], failing[64] = "";
+  int code = 0;
+  snprintf(path, sizeof path, "%s.fail", getenv("CUDADRV_RECORD"));
+  FILE *f = fopen(path, "r");
+  if (f) {
+    if (fscanf(f, "%63s %d", failing, &code) != 2) code = 0;
+    fclose(f);
+  }
+  if (!(f = fopen(getenv("CUDADRV_RECORD"), "a"))) abort();
+  fputs(call, f);
+  va_list more;
+  va_start(more, format);
+  vfprintf(f, format, more);
+  va_end(more);
+  fputs("\n", f);
+  fclose(f);
+  return strcmp(call, failing) ? 0 : code;
+}
+
+CUresult cuInit(unsigned flags) { return note("cuInit", "(%u)", flags); }
+CUresult cuDriverGetVersion(int *version) { return *version = 13000, 0; }
+CUresult cuDeviceGetCount(int *count) { return *count = 2, note("cuDeviceGetCount", ""); }
+CUresult cuDeviceGet(CUdevice *d, int ordinal) {
+  if (ordinal < 0 || ordinal > 1) return CUDA_ERROR_INVALID_DEVICE;
+  return *d = ordinal, note("cuDeviceGet", "(%d)", ordinal);
+}
+CUresult cuDeviceGetName(char *name, int size, CUdevice d) { return snprintf(name, (size_t)size, "Device %d", d), 0; }
+CUresult cuDeviceTotalMem(size_t *bytes, CUdevice d) { return *bytes = (size_t)80 << 30, (void)d, 0; }
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute a, CUdevice d) { return *value = 1000 + (int)a, (void)d, 0; }
+CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {
+  return *c = (CUcontext)(0x1000ull + (unsigned)d), note("cuDevicePrimaryCtxRetain", "(%d)", d);
+}
+CUresult cuCtxGetCurrent(CUcontext *c) { return *c = depth ? stack[depth - 1] : NULL, 0; }
+CUresult cuCtxSetCurrent(CUcontext c) { return depth = 1, stack[0] = c, note("cuCtxSetCurrent", "(%p)", (void *)c); }
+CUresult cuCtxPushCurrent(CUcontext c) { return stack[depth++] = c, note("cuCtxPushCurrent", "(%p)", (void *)c); }
+CUresult cuCtxPopCurrent(CUcontext *c) { return *c = stack[--depth], note("cuCtxPopCurrent", ""); }
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
+  static _Thread_local CUstreamCaptureMode was;
+  CUstreamCaptureMode old = was;
+  note("cuThreadExchangeStreamCaptureMode", "(%d)", *mode);
+  was = *mode, *mode = old;
+  return 0;
+}
+CUresult cuModuleLoadData(CUmodule *m, const void *image) {
+  return *m = (CUmodule)0x2000, note("cuModuleLoadData", "(%s)", (const char *)image);
+}
+CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
+  return *f = (CUfunction)0x3000, note("cuModuleGetFunction", "(%p, %s)", (void *)m, name);
+}
+CUresult cuModuleUnload(CUmodule m) { return note("cuModuleUnload", "(%p)", (void *)m); }
+CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int value) {
+  return note("cuFuncSetAttribute", "(%p, %d, %d)", (void *)f, a, value);
+}
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute a, CUfunction f) { return *value = 100 + (int)a, (void)f, 0; }
+CUresult cuGetErrorName(CUresult code, const char **name) { return *name = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : NULL, code == 2 ? 0 : 1; }
+CUresult cuGetErrorString(CUresult code, const char **name) { return *name = code == 2 ? "out of memory" : NULL, code == 2 ? 0 : 1; }
+
+static void config(const CUlaunchConfig *c) {
+  note("config", " grid %u %u %u block %u %u %u shared %u stream %p", c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
+       c->blockDimZ, c->sharedMemBytes, (void *)c->hStream);
+  for (unsigned i = 0; i < c->numAttrs; i++)
+    note("attribute", " %d: %u %u %u", (int)c->attrs[i].id, c->attrs[i].value.clusterDim.x, c->attrs[i].value.clusterDim.y, c->attrs[i].value.clusterDim.z);
+}
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
+  config(c);
+  char bytes[3 * 64 + 1] = "";
+  for (int i = 0; parameters && i < 40; i++) snprintf(bytes + 3 * i, 4, " %02x", ((unsigned char *)parameters[0])[i]);
+  return note("cuLaunchKernelEx", "(%p, %p)%s", (void *)f, (void *)extra, bytes);
+}
+
+/* Eleven arguments: the ones on the stack must come through a trampoline. */
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s,
+                        void **parameters, void **extra) {
+  return note("cuLaunchKernel", "(%p %u %u %u %u %u %u %u %p %p %p)", (void *)f, gx, gy, gz, bx, by, bz, shared, (void *)s, (void *)parameters, (void *)extra);
+}
+/* A float argument is in a vector register. */
+CUresult cuTexRefSetMipmapLevelBias(CUtexref t, float bias) { return note("cuTexRefSetMipmapLevelBias", "(%p, %g)", (void *)t, (double)bias); }
