@@ -16,7 +16,7 @@ LIBRARY := python/nvfuser_go/_C.abi3.so
 CGO = CGO_CFLAGS="$$($(PY) -c 'import setup; print(setup.cgo_cflags())')"
 
 # Packages that start goroutines or are called from several.
-RACE = $(addprefix ./,$(addsuffix /...,$(wildcard core passes segmenter codegen executor)))
+RACE = $(addprefix ./,$(addsuffix /...,$(wildcard core passes schedulers segmenter codegen cudadrv executor)))
 
 # Go looks for a version control system to stamp a binary with, and fails in a checkout that another user owns.
 export GOFLAGS := $(GOFLAGS) -buildvcs=false

@@ -126,7 +126,7 @@ func structuralScalars(f *core.Fusion) []bool {
 type Options struct {
 	// Simulate has a kernel scheduled and lowered, as for a device of compute
 	// capability 9.0, and simulated, which finds what such a device would leave
-	// undefined. It is some thousand times slower than the CPU.
+	// undefined. It is ten to a thousand times slower than the CPU.
 	Simulate bool
 	// Candidate chooses among the schedules that there are for a kernel, counted
 	// around; 0 is the one that is expected to be the fastest.

@@ -26,7 +26,8 @@ type simulateStep struct {
 type outputCopy struct{ input, output, to int }
 
 // slowdown is about how many times longer than on the CPU a simulated operation
-// takes: it checks every access.
+// takes, as every access is checked: a relu was 60 times slower, tanh 13, a sum
+// 1,600.
 const slowdown = 64
 
 // simulation returns a plan that simulates the fusion by the given one of the

@@ -10,6 +10,7 @@ import (
 	"nvfuser_go/codegen/cuda"
 	"nvfuser_go/codegen/cuda/hostshim"
 	"nvfuser_go/codegen/cuda/nvrtc"
+	"nvfuser_go/codegen/sim"
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 )
@@ -45,9 +46,8 @@ func TestCorpusFinds(t *testing.T) {
 
 	all := mutants(x.Kernel)
 	require.Len(t, all, 2) // around the load and the store
-	require.False(t, u.survives(all[0]))
-	unchanged := mutant{kernel: x.Kernel}
-	require.True(t, u.survives(unchanged))
+	require.Equal(t, sim.OutOfBounds.String(), u.problem(all[0]))
+	require.Empty(t, u.problem(mutant{kernel: x.Kernel}))
 
 	right := x.Kernel
 	x.Kernel = all[1].kernel

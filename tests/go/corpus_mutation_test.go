@@ -342,45 +342,54 @@ func eachValue(k *kir.Kernel, s kir.Statement, f func(*kir.Value)) {
 
 // mutate takes each protection from each kernel: some of its runs must then be
 // reported, or give other results. Protections that may protect nothing are
-// counted: they are work that a kernel could do without.
+// counted, as work that a kernel could do without, and so is what is found.
 func (c *corpus) mutate(t *testing.T) {
 	var lock sync.Mutex
-	count, needless := 0, map[string]int{}
+	count, needless, found := 0, map[string]int{}, map[string]int{}
 	inParallel(len(c.kernels), func(i int) {
 		u := c.kernels[i]
 		all := mutants(u.kernel)
 		for _, m := range all {
-			switch {
-			case !u.survives(m):
-			case m.needless == "":
+			problem := u.problem(m)
+			if problem == "" && m.needless == "" {
 				t.Errorf("%s %s: nothing is reported and the results are the same\n%v", u.name, m.what, u.kernel)
-			default:
-				lock.Lock()
-				needless[m.needless]++
-				lock.Unlock()
 			}
+			lock.Lock()
+			if problem != "" {
+				found[problem]++
+			} else {
+				needless[m.needless]++
+			}
+			lock.Unlock()
 		}
 		lock.Lock()
 		defer lock.Unlock()
 		count += len(all)
 	})
-	t.Logf("%d kernels without one protection; that do as well without it: %v", count, needless)
+	t.Logf("%d kernels without one protection; what is found first: %v; that do as well without it: %v", count, found, needless)
 }
 
-// survives reports whether every run of a mutant is as if nothing were amiss.
-func (u *uniqueKernel) survives(m mutant) bool {
+// problem returns the kind of the first thing that is wrong with the runs of a
+// mutant: what the simulator reports, or that it is not run or its results
+// differ. It returns "" if every run is as if nothing were amiss.
+func (u *uniqueKernel) problem(m mutant) string {
 	if m.kernel.Verify() != nil {
-		return false
+		return "refused by the verifier"
 	}
 	for _, x := range u.subjects {
 		trial := x.Trial
 		trial.Kernel = m.kernel
 		for _, order := range []sim.Order{sim.Forward, sim.Reverse} {
 			got, report, err := trial.Simulate(sim.Options{Order: order})
-			if err != nil || report.Err() != nil || x.differs(got) != "" {
-				return false
+			switch {
+			case err != nil:
+				return "not run"
+			case len(report.Findings) > 0:
+				return report.Findings[0].Kind.String()
+			case x.differs(got) != "":
+				return "other results"
 			}
 		}
 	}
-	return true
+	return ""
 }
