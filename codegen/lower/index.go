@@ -225,12 +225,19 @@ func (c *context) read(o operand) (kir.Access, error) {
 }
 
 // sharedIndices returns the indices along axes of v's storage that are the values
-// of loops which the statement shares with v, by place.
+// of loops, by place: of those that the statement shares with v; and, along a
+// promoted loop of v, of the statement's own one of that class. Its root indices
+// would lead to the same element of v, but to a place that v may have in an
+// iteration of the shared loops other than this one.
 func (c *context) sharedIndices(v core.ValID) map[int]index {
-	known := map[int]index{}
-	for i, x := range c.tensors[v].storage.shared {
-		if x != core.NoAxis && !c.isOne(c.tensors[v].storage.axes[i]) {
+	known, st := map[int]index{}, &c.tensors[v].storage
+	for i, x := range st.shared {
+		switch class := c.m.AlmostExact(st.axes[i]); {
+		case c.isOne(st.axes[i]):
+		case x != core.NoAxis:
 			known[i] = c.loops[c.m.LoopClass(x)]
+		case st.alien[i] && c.alien[class]:
+			known[i] = c.start[class]
 		}
 	}
 	return known

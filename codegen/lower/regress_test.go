@@ -58,6 +58,22 @@ inline_at(tv2, 2, False, [tv2])
 inline_at(tv1, 1, False, [tv1])
 inline_at(tv4, 2, False, [tv4])
 `},
+	// A reduction in promoted loops reads what is stored along one of them in this
+	// iteration of the loops that both share, though the element lies in others too.
+	{"reduction of promoted storage", `%0 = tensor i64 [5, 12, 1] contiguity=[yes, yes, none]
+%1 = squeeze %0 dims=[2] squeeze_expanded=false
+%2 = sum %1 dims=[1] keepdim=false dtype=i64
+%3 = broadcast %2 is_broadcast_dim=[false, true, true]
+%4 = sub %0, %3
+output %4
+`, [][]int64{{5, 12, 1}}, `tv3.merge(0, 1)
+tv3.split(0, 7)
+tv3.split(1, 4, False)
+transform_like(tv3, [tv0, tv1, tv2, tv4])
+inline_at(tv2, 2, False, [tv2])
+inline_at(tv3, 2, False, [tv3])
+inline_at(tv1, 2, False, [tv1])
+`},
 	// A vectorised copy of what only the last block has is made by that block, and
 	// read by no other.
 	{"vector of a reduction across blocks", `%0 = tensor i64 [8, 16] contiguity=[yes, yes]

@@ -18,6 +18,8 @@ type storage struct {
 	// shared has, for each of axes, the loop whose value is the index along it in
 	// what reads the tensor too, because it runs in that loop; NoAxis: none.
 	shared []core.AxisID
+	// alien marks those of axes whose loop carries more than the tensor's axis.
+	alien []bool
 }
 
 // storageOf returns the storage of v. A global tensor has all its elements.
@@ -66,7 +68,7 @@ func (a *Analysis) storageOf(v core.ValID) storage {
 		if own {
 			q = x
 		}
-		st.axes, st.shared = append(st.axes, q), append(st.shared, shared)
+		st.axes, st.shared, st.alien = append(st.axes, q), append(st.shared, shared), append(st.alien, !own && a.m.IsPromoted(x))
 	}
 	return st
 }
