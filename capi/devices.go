@@ -7,14 +7,62 @@ import "C"
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 
 	"nvfuser_go/cudadrv"
+	"nvfuser_go/cudadrv/cubins"
 	"nvfuser_go/cudadrv/real"
 )
 
 // driver is the machine's.
 var driver real.Driver
+
+// maxCubins is how many bytes of compiled kernels are kept on disk: some ten
+// thousand kernels.
+const maxCubins = 512 << 20
+
+// cubinStore is where compiled kernels are kept; nil where there is no place.
+var cubinStore = sync.OnceValue(func() *cubins.Store {
+	folder := cubinFolder()
+	if folder == "" {
+		return nil
+	}
+	return cubins.NewStore(folder, maxCubins, func(problem string) { fmt.Fprintln(os.Stderr, "nvfuser_go:", problem) })
+})
+
+// cubinFolder is the folder that the user names, or ours among the user's caches,
+// or empty.
+func cubinFolder() string {
+	folder := environment("NVFUSER_GO_CACHE_DIR")
+	if folder == "" {
+		caches := environment("XDG_CACHE_HOME")
+		if !filepath.IsAbs(caches) { // as its specification says
+			home := environment("HOME")
+			if home == "" {
+				return ""
+			}
+			caches = filepath.Join(home, ".cache")
+		}
+		folder = filepath.Join(caches, "nvfuser_go")
+	}
+	absolute, err := filepath.Abs(folder)
+	if err != nil {
+		return ""
+	}
+	return absolute
+}
+
+func cubinsText() string {
+	store := cubinStore()
+	if store == nil {
+		return "none: neither NVFUSER_GO_CACHE_DIR nor HOME is set"
+	}
+	entries, size := store.Usage()
+	return fmt.Sprintf("%s: %d kernels, %.1f MiB of at most %d", store.Folder(), entries, float64(size)/(1<<20), maxCubins>>20)
+}
 
 //export nvfi_cuda
 func nvfi_cuda(text **C.char, e *C.nvf_error) C.int {
@@ -40,6 +88,7 @@ func cudaText() string {
 	line("CUDA driver", path, err)
 	compiler, err := driver.Compiler()
 	line("NVRTC", fmt.Sprintf("%d.%d (%s)", compiler.Major, compiler.Minor, compiler.Path), err)
+	line("kernel cache", cubinsText(), nil)
 	if path == "" {
 		return b.String()
 	}

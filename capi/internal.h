@@ -81,7 +81,7 @@ int nvfi_verify(nvf_fusion fusion, nvf_error *error);
 const char *nvfi_stages(void);
 
 /* What there is of CUDA: the driver, the compiler, the devices, or where they
- * were looked for; a line each, what and value with a tab between. It starts the
+ * were looked for, and the folder of compiled kernels; a line each, what and value with a tab between. It starts the
  * driver, and makes no context. Free *text with nvf_free. */
 int nvfi_cuda(char **text, nvf_error *error);
 

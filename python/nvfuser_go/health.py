@@ -82,7 +82,6 @@ def _surroundings(found: Report) -> None:
     found.add("reproducers in", folder)
     if not os.access(folder, os.W_OK):
         found.problems.append(f"reproducers of internal errors cannot be written to {folder}")
-    found.add("kernel cache", "none: this build compiles no kernels")
 
 
 def _options(found: Report) -> None:

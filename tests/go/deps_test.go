@@ -28,7 +28,8 @@ core/schedule/... < schedulers/...
 passes, schedulers/... < segmenter
 segmenter, codegen/lower, codegen/sim, codegen/cuda/..., cudadrv, cudadrv/fake, executor/cpu < executor
 core/fusionfuzz < executor/cpu
-cudadrv < cudadrv/real, cudadrv/fake, cudadrv/cubins
+cudadrv < cudadrv/real
+cudadrv < cudadrv/fake < cudadrv/cubins
 executor, cudadrv/real, cudadrv/cubins < capi, cmd/...
 `
 

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from nvfuser_go import health
 
 
@@ -28,13 +30,35 @@ def test_report():
 
 
 def test_libraries_that_are_named():
-    environment = os.environ | {"NVFUSER_GO_LIBCUDA": "/no/libcuda.so", "NVFUSER_GO_LIBNVRTC": "/no/libnvrtc.so"}
+    environment = os.environ | {
+        "NVFUSER_GO_LIBCUDA": "/no/libcuda.so",
+        "NVFUSER_GO_LIBNVRTC": "/no/libnvrtc.so",
+        "NVFUSER_GO_CACHE_DIR": "/no/cache",
+    }
     done = subprocess.run(
         [sys.executable, "-m", "nvfuser_go"], env=environment, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stdout
     assert "Tried: /no/libcuda.so: there is no such file" in done.stdout
     assert "Tried: /no/libnvrtc.so: there is no such file" in done.stdout
+    assert "/no/cache: 0 kernels, 0.0 MiB of at most 512" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({"XDG_CACHE_HOME": "/xdg", "HOME": "/home/me"}, "/xdg/nvfuser_go: 0"),
+        ({"XDG_CACHE_HOME": "not/absolute", "HOME": "/home/me"}, "/home/me/.cache/nvfuser_go: 0"),
+        ({"HOME": "/home/me"}, "/home/me/.cache/nvfuser_go: 0"),
+        ({}, "none: neither"),
+    ],
+)
+def test_folder_of_compiled_kernels(environment, folder):
+    kept = {"XDG_CACHE_HOME", "HOME", "NVFUSER_GO_CACHE_DIR"}
+    environment = {name: value for name, value in os.environ.items() if name not in kept} | environment
+    code = "from nvfuser_go import _C; print(_C.cuda())"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert f"kernel cache\t{folder}" in done.stdout
 
 
 def test_command_reports_problems():

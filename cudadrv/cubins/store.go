@@ -1,0 +1,262 @@
+package cubins
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"nvfuser_go/cudadrv"
+)
+
+// A Store is a folder of entries. A nil one is empty and stays so.
+type Store struct {
+	folder string
+	limit  int64
+	warn   func(string)
+
+	opening sync.Once
+	usable  bool
+
+	mu       sync.Mutex
+	warned   bool
+	readOnly bool  // a file could not be written: no more are
+	size     int64 // of all entries when they were last counted and since; -1: not counted
+}
+
+// NewStore returns the store in a folder, which is made when it is first used,
+// with entries of at most limit bytes together. warn is called with a sentence at
+// the first problem, and not again.
+func NewStore(folder string, limit int64, warn func(string)) *Store {
+	return &Store{folder: folder, limit: limit, warn: warn, size: -1}
+}
+
+// Folder returns where the entries are.
+func (s *Store) Folder() string { return s.folder }
+
+// Usage returns how many entries there are and their bytes. It makes nothing.
+func (s *Store) Usage() (entries int, size int64) {
+	for _, f := range s.entries(time.Time{}) {
+		entries++
+		size += f.size
+	}
+	return entries, size
+}
+
+func (s *Store) problem(format string, args ...any) {
+	s.mu.Lock()
+	again := s.warned
+	s.warned = true
+	s.mu.Unlock()
+	if !again && s.warn != nil {
+		s.warn(fmt.Sprintf(format, args...))
+	}
+}
+
+// open makes the folder and reports whether it can be trusted.
+func (s *Store) open() bool {
+	if s == nil {
+		return false
+	}
+	s.opening.Do(func() {
+		err := os.MkdirAll(s.folder, 0o700)
+		if err == nil {
+			var info fs.FileInfo
+			if info, err = os.Stat(s.folder); err == nil {
+				err = ours(info)
+			}
+		}
+		if err != nil {
+			s.problem("compiled kernels are not kept in %s: %v", s.folder, reason(err))
+			return
+		}
+		s.usable = true
+	})
+	return s.usable
+}
+
+// ours returns why a file or folder may hold what somebody else wrote.
+func ours(info fs.FileInfo) error {
+	status, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok || int(status.Uid) != os.Geteuid():
+		return errors.New("it belongs to another user")
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("others may write to it (mode %#o)", info.Mode().Perm())
+	}
+	return nil
+}
+
+// reason returns an error without the path, which the sentence around it has.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// touchAge is how old the time of an entry must be for a use to renew it.
+const touchAge = time.Hour
+
+// get returns an entry. One that cannot be believed is as if it were not there,
+// and is removed.
+func (s *Store) get(k key) (cudadrv.Compiled, bool) {
+	if !s.open() {
+		return cudadrv.Compiled{}, false
+	}
+	path := filepath.Join(s.folder, k.file())
+	c, used, err := read(k, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return cudadrv.Compiled{}, false
+	}
+	if err != nil {
+		s.problem("the compiled kernel %s is not used and made again: %v", path, reason(err))
+		os.Remove(path)
+		return cudadrv.Compiled{}, false
+	}
+	if now := time.Now(); now.Sub(used) > touchAge {
+		_ = os.Chtimes(path, now, now) // only the order of eviction
+	}
+	return c, true
+}
+
+func read(k key, path string) (c cudadrv.Compiled, modified time.Time, err error) {
+	// Neither a link nor a pipe is followed or waited for.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return c, modified, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return c, modified, err
+	}
+	if !info.Mode().IsRegular() {
+		return c, modified, errors.New("it is no file")
+	}
+	if err := ours(info); err != nil {
+		return c, modified, err
+	}
+	b, err := io.ReadAll(f)
+	if err != nil {
+		return c, modified, err
+	}
+	c, err = decode(k, b)
+	return c, info.ModTime(), err
+}
+
+// put keeps an entry, if that is possible.
+func (s *Store) put(k key, c cudadrv.Compiled) {
+	if !s.open() {
+		return
+	}
+	s.mu.Lock()
+	readOnly := s.readOnly
+	s.mu.Unlock()
+	b := encode(k, c)
+	if readOnly || int64(len(b)) > s.limit {
+		return
+	}
+	if err := replace(s.folder, k.file(), b); err != nil {
+		s.mu.Lock()
+		s.readOnly = true
+		s.mu.Unlock()
+		s.problem("compiled kernels are not kept in %s: %v", s.folder, reason(err))
+		return
+	}
+	s.evict(int64(len(b)))
+}
+
+// temporary is how the names of files begin that are being written.
+const temporary = "tmp-"
+
+// replace writes a file in one step, as others see it.
+func replace(folder, name string, b []byte) error {
+	f, err := os.CreateTemp(folder, temporary) // of mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(folder, name))
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// evict removes the entries that were not used for longest, if with added bytes
+// more there are too many. Other processes may do the same at once.
+func (s *Store) evict(added int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.size >= 0 {
+		s.size += added
+	}
+	if s.size >= 0 && s.size <= s.limit {
+		return
+	}
+	files := s.entries(time.Now().Add(-time.Hour))
+	slices.SortFunc(files, func(a, b entryFile) int {
+		return cmp.Or(a.modified.Compare(b.modified), strings.Compare(a.path, b.path))
+	})
+	s.size = 0
+	for _, f := range files {
+		s.size += f.size
+	}
+	if s.size <= s.limit {
+		return
+	}
+	const keep = 0.75 // so that it is not done for each entry
+	for _, f := range files {
+		if float64(s.size) <= keep*float64(s.limit) {
+			break
+		}
+		if os.Remove(f.path) == nil {
+			s.size -= f.size
+		}
+	}
+}
+
+type entryFile struct {
+	path     string
+	size     int64
+	modified time.Time
+}
+
+// entries lists the entries. Temporary files from before a time are what is left
+// of processes that were killed, and are removed.
+func (s *Store) entries(abandoned time.Time) []entryFile {
+	if s == nil {
+		return nil
+	}
+	all, _ := os.ReadDir(s.folder)
+	var files []entryFile
+	for _, e := range all {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		path := filepath.Join(s.folder, e.Name())
+		switch {
+		case strings.HasSuffix(e.Name(), suffix):
+			files = append(files, entryFile{path, info.Size(), info.ModTime()})
+		case strings.HasPrefix(e.Name(), temporary) && info.ModTime().Before(abandoned):
+			os.Remove(path)
+		}
+	}
+	return files
+}
