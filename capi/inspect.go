@@ -20,7 +20,7 @@ import (
 	"nvfuser_go/executor"
 )
 
-// check reports ids that the fusion does not have.
+// checkID reports ids that the fusion does not have.
 func checkID(id C.uint32_t, n int, what string) error {
 	if int(id) >= n {
 		return core.InvalidArgumentf("the fusion has no %s %d: it has %d", what, uint32(id), n)

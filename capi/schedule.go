@@ -27,6 +27,17 @@ func (d *definition) scheduled() *schedule.Scheduled {
 	return d.sched
 }
 
+// asScheduled returns the schedule of d, or one of what is defined so far, which
+// changes nothing.
+func (d *definition) asScheduled() *schedule.Scheduled {
+	if d.sched != nil {
+		return d.sched
+	}
+	f := d.fusion.Clone()
+	f.Freeze()
+	return schedule.New(f)
+}
+
 // scheduledAlready is the error of a change of the fusion after a schedule call.
 func scheduledAlready(call string) error {
 	return core.InvalidArgumentf("%s(): the fusion is being scheduled, and the first schedule call completed it: add operations and outputs before", call)
@@ -121,13 +132,7 @@ func nvf_schedule_script(h C.nvf_fusion, out **C.char, e *C.nvf_error) C.int {
 //export nvf_schedule_text
 func nvf_schedule_text(h C.nvf_fusion, out **C.char, e *C.nvf_error) C.int {
 	return on(h, e, named("schedule_text"), func(d *definition) error {
-		s := d.sched
-		if s == nil {
-			f := d.fusion.Clone()
-			f.Freeze()
-			s = schedule.New(f)
-		}
-		*out = cText(s.String())
+		*out = cText(d.asScheduled().String())
 		return nil
 	})
 }
@@ -211,13 +216,7 @@ type graph struct {
 //export nvfi_graph_create
 func nvfi_graph_create(h C.nvf_fusion, mode C.const_text, out *C.nvfi_graph, e *C.nvf_error) C.int {
 	return on(h, e, named("graph "+C.GoString(mode)), func(d *definition) error {
-		s := d.sched
-		if s == nil {
-			f := d.fusion.Clone()
-			f.Freeze()
-			s = schedule.New(f)
-		}
-		m, err := schedule.Map(s)
+		m, err := schedule.Map(d.asScheduled())
 		if refused := (*schedule.Refused)(nil); errors.As(err, &refused) {
 			err = &core.Unsupported{What: "IdModel(): the axes cannot be mapped", Refusals: []core.Refusal{refused.Refusal}}
 		}

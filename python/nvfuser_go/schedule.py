@@ -16,6 +16,7 @@ fusion that is being defined on the thread.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any
 
 from nvfuser_go import _C
@@ -46,7 +47,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def call(name: str, *args: Any, **kwargs: Any) -> Any:
+def _call(name: str, *args: Any, **kwargs: Any) -> Any:
     """Calls the primitive `name`; the tensor of a method comes first."""
     return _C.schedule(name, *map(_plain, args), **{key: _plain(value) for key, value in kwargs.items()})
 
@@ -56,7 +57,7 @@ def transform_like(reference_tv: Any, selected_tensors: Sequence[Any] = ()) -> l
 
     What cannot follow keeps its loops; the reasons are returned, None if there are none.
     """
-    return call("transform_like", reference_tv, selected_tensors)
+    return _call("transform_like", reference_tv, selected_tensors)
 
 
 def bounded_transform_backward(
@@ -67,7 +68,7 @@ def bounded_transform_backward(
     With propagate_parallel_type also their parallel types. What cannot follow keeps its loops; the reasons are
     returned, None if there are none.
     """
-    return call("bounded_transform_backward", from_tv, pos, to, propagate_parallel_type)
+    return _call("bounded_transform_backward", from_tv, pos, to, propagate_parallel_type)
 
 
 def parallelize_like(
@@ -82,12 +83,12 @@ def parallelize_like(
     Those of corresponding axes among the first `pos` (-1: all), if they are among selected_parallel_types, or that is
     empty. Axes are not padded: propagate_padding changes nothing.
     """
-    call("parallelize_like", reference_tv, pos, selected_tensors, list(selected_parallel_types), propagate_padding)
+    _call("parallelize_like", reference_tv, pos, selected_tensors, list(selected_parallel_types), propagate_padding)
 
 
 def inline_most(selected_tensors: Sequence[Any] = ()) -> None:
     """Computes the selected tensors, or all, inside the loops of their consumers, as far as possible."""
-    call("inline_most", selected_tensors)
+    _call("inline_most", selected_tensors)
 
 
 def inline_at(
@@ -97,7 +98,7 @@ def inline_at(
 
     -1: all of them. With best_effort as far as possible, else too far is an error that says what stops it.
     """
-    call("inline_at", reference_tv, pos, best_effort, selected_tensors)
+    _call("inline_at", reference_tv, pos, best_effort, selected_tensors)
 
 
 def warp_specialize(
@@ -108,7 +109,7 @@ def warp_specialize(
     num_registers: Sequence[int] | None = None,
 ) -> None:
     """Raises Unsupported with the reason: all warps of a block run one program."""
-    call("warp_specialize", tv, number_of_stages, prefetch_distance, parallel_type, num_registers)
+    _call("warp_specialize", tv, number_of_stages, prefetch_distance, parallel_type, num_registers)
 
 
 def _ask(request: int, fusion: "Fusion", scheduler_type: SchedulerType, inputs: Iterable[Any], params: str = "") -> str:
@@ -166,6 +167,14 @@ def schedule(
     return params
 
 
+#: The functions above, which fd.sched has.
+_FUNCTIONS = frozenset(
+    name
+    for name, value in list(globals().items())
+    if isfunction(value) and value.__module__ == __name__ and not name.startswith("_")
+)
+
+
 class Scheduling:
     """The functions of this module for one fusion."""
 
@@ -173,9 +182,9 @@ class Scheduling:
         self._fusion = fusion
 
     def __getattr__(self, name: str) -> Any:
-        found = globals().get(name)
-        if name.startswith("_") or not callable(found):
+        if name not in _FUNCTIONS:
             raise AttributeError(f"fd.sched has no function {name!r}")
+        found = globals()[name]
 
         def bound(*args: Any, **kwargs: Any) -> Any:
             from nvfuser_go.fusion import FusionGuard
@@ -185,6 +194,9 @@ class Scheduling:
 
         bound.__name__, bound.__doc__ = name, found.__doc__
         return bound
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *_FUNCTIONS})
 
     def script(self) -> str:
         """The calls made so far, one a line: from the fusion and this text the schedule can be made again."""
@@ -203,7 +215,7 @@ def _method(row: dict[str, Any]) -> Any:
     name = row["name"]
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return call(name, self, *args, **kwargs)
+        return _call(name, self, *args, **kwargs)
 
     method.__name__ = method.__qualname__ = name
     method.__module__ = __name__

@@ -210,6 +210,15 @@ def test_module_functions_act_on_the_current_fusion():
         schedule.inline_most()
 
 
+def test_sched_has_the_functions_and_nothing_else():
+    fd = FusionDefinition()
+    assert {"inline_most", "transform_like", "can_schedule", "script"} <= set(dir(fd.sched))
+    for name in ("prepare", "as_list", "SchedulerType", "json", "no_such_call"):
+        assert name not in dir(fd.sched)
+        with pytest.raises(AttributeError, match=f"fd.sched has no function '{name}'"):
+            getattr(fd.sched, name)
+
+
 def test_an_axis_that_was_split(c):
     axis = c.y.axis(1)
     c.y.split(1, 4)
