@@ -9,6 +9,7 @@ import (
 
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
 )
 
@@ -35,13 +36,17 @@ func (e *Executor) planByHand(b *core.Binding, inputs []Input, s *schedule.Sched
 	c := &compiled{task: t, s: s.Clone()}
 	aligned := alignments(inputs)
 	c.options.Alignment = func(v core.ValID) int { return alignmentOf(c.s.Fusion(), v, aligned) }
-	if err := c.lowerTo(outputs); err != nil {
+	err = c.lowerTo(outputs)
+	if err == nil {
+		err = e.checkLaunch(c, inputs)
+	}
+	if errors.Is(err, scalar.ErrOverflow) {
+		return nil, core.InvalidArgumentf("the schedule cannot be launched: %v", err)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if err := e.checkLaunch(c, inputs); err != nil {
-		return nil, err
-	}
-	return e.simulated(b, inputs, outputs, c)
+	return e.simulated(inputs, outputs, c), nil
 }
 
 // placeOutputs gives outputs that s lays out the strides that follow from that.

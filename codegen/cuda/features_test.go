@@ -302,9 +302,7 @@ func shuffles() *kir.Kernel {
 	b.Store(b.Shuffle(kir.ShuffleDown, v, 3, 8), y, i)
 	positive := b.Shuffle(kir.ShuffleXor, b.Op(core.GtOp, f, b.Float(dtype.Float, 0)), 1, 32)
 	b.Store(b.Op(core.LogicalAndOp, b.Op(core.LogicalNotOp, b.Op(core.IsNaNOp, f)), positive), flags, i)
-	at := kir.Value{Kind: kir.Shuffle, DType: dtype.ComplexFloat, Args: []kir.ValueID{b.Op(core.ComplexOp, f, f)}, Mode: kir.ShuffleAt,
-		Index: b.T.Sub(b.T.Int(31), i), Width: 32}
-	b.Store(b.Value(at), z, i)
+	b.Store(b.ShuffleAt(b.Op(core.ComplexOp, f, f), b.T.Sub(b.T.Int(31), i), 32), z, i)
 	b.Add(kir.Barrier{Scope: kir.WarpScope})
 	return b.Kernel()
 }

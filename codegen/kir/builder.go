@@ -264,6 +264,11 @@ func (b *Builder) Shuffle(mode ShuffleMode, v ValueID, lane int64, width int) Va
 	return b.Value(Value{Kind: Shuffle, DType: b.kernel.Values[v].DType, Args: []ValueID{v}, Mode: mode, Int: lane, Width: width})
 }
 
+// ShuffleAt adds the value that lane number at of the group of width lanes holds.
+func (b *Builder) ShuffleAt(v ValueID, at scalar.ID, width int) ValueID {
+	return b.Value(Value{Kind: Shuffle, DType: b.kernel.Values[v].DType, Args: []ValueID{v}, Mode: ShuffleAt, Index: at, Width: width})
+}
+
 // Store adds the assignment of a value to an element.
 func (b *Builder) Store(v ValueID, id BufferID, coords ...scalar.ID) {
 	b.Add(Assign{Dst: b.At(id, coords...), Value: v})

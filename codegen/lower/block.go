@@ -174,7 +174,7 @@ func (r *threadReduction) block() {
 	r.tree()
 }
 
-// butterfly gives each lane the combination of its group of n.
+// butterfly gives each lane the combination of its group of n, the same bits.
 func (r *threadReduction) butterfly(n int64) {
 	for lane := n / 2; lane > 0; lane /= 2 {
 		own := r.state()
@@ -184,6 +184,14 @@ func (r *threadReduction) butterfly(n int64) {
 		}
 		r.set(r.combine(r.fold, own, other))
 	}
+	if r.fold.isSymmetric() || n == 1 {
+		return
+	}
+	first := r.state()
+	for k, v := range first {
+		first[k] = r.temporary("first", r.b.ShuffleAt(v, r.t.Int(0), int(n)))
+	}
+	r.set(first)
 }
 
 // acrossWarps combines n warps along x: the first lane of each writes, and every

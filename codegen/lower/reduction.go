@@ -43,6 +43,11 @@ func (l *lowering) fold(e *core.Expr) fold {
 
 func (f *fold) isWelford() bool { return f.op == core.WelfordOp || f.op == core.WelfordMergeOp }
 
+// isSymmetric reports whether a combined with b has the bits of b combined with a.
+// A product of complex numbers has not where a compiler fuses a multiplication and
+// an addition.
+func (f *fold) isSymmetric() bool { return !f.isWelford() && !f.types[0].IsComplex() }
+
 // identity returns value k of the fold of nothing.
 func (f *fold) identity(k int) scalar.Value {
 	switch {

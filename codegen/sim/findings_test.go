@@ -253,7 +253,7 @@ var mistakes = []struct {
 	{"shuffles within groups", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
 		v := b.Index(dtype.Float, t)
 		down := b.Shuffle(kir.ShuffleDown, v, 3, 8)
-		at := b.Value(kir.Value{Kind: kir.Shuffle, DType: dtype.Float, Args: []kir.ValueID{v}, Mode: kir.ShuffleAt, Index: b.T.Int(5), Width: 16})
+		at := b.ShuffleAt(v, b.T.Int(5), 16)
 		b.Store(b.Op(core.AddOp, down, at), y, t)
 	}, nil, ""},
 	{"an atomic among plain accesses", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {

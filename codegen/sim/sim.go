@@ -193,6 +193,12 @@ func (m *machine) evaluate(id scalar.ID) (int64, error) {
 	return v.I, err
 }
 
+// refused is the error of a launch that a device takes and the simulator does not.
+func refused(format string, arguments ...any) error {
+	return &core.Unsupported{What: "the kernel cannot be simulated",
+		Refusals: []core.Refusal{{By: "simulator", Rule: "launch", Sentence: fmt.Sprintf(format, arguments...)}}}
+}
+
 // dimensions evaluates the launch. It reports false if the device does not take
 // it.
 func (m *machine) dimensions() (bool, error) {
@@ -216,7 +222,7 @@ func (m *machine) dimensions() (bool, error) {
 	}
 	for _, n := range m.k.Launch.Cluster {
 		if n > 1 {
-			return false, errors.New("clusters of blocks are not simulated")
+			return false, refused("clusters of blocks are not simulated")
 		}
 	}
 	m.blocks = max(m.grid[0], 0) * max(m.grid[1], 0) * max(m.grid[2], 0)
@@ -225,8 +231,11 @@ func (m *machine) dimensions() (bool, error) {
 	if m.k.Launch.Cooperative {
 		most = 1 << 13 // more are never resident
 	}
-	if min(m.dim[0], m.dim[1], m.dim[2]) < 1 || m.blocks > most {
-		return false, fmt.Errorf("%v blocks of %v threads are not simulated", m.grid, m.dim)
+	if m.threads < 1 {
+		return false, refused("a launch of %d x %d x %d threads a block is not simulated", m.dim[0], m.dim[1], m.dim[2])
+	}
+	if m.blocks > most {
+		return false, refused("a launch of %d x %d x %d blocks is not simulated; at most %d blocks are", m.grid[0], m.grid[1], m.grid[2], most)
 	}
 	m.warps = (m.threads + 31) / 32
 	m.sharedBytes = shared

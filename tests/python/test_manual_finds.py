@@ -1,9 +1,19 @@
 """Schedules made by hand that were once computed wrongly, crashed or could not be stopped."""
 
+import signal
+
 import pytest
 import torch
 
-from nvfuser_go import FusionDefinition
+from nvfuser_go import (
+    DataType,
+    FusionDefinition,
+    InvalidArgument,
+    LoadStoreOpType,
+    MemoryType,
+    ParallelType,
+    Unsupported,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,3 +66,71 @@ def test_an_empty_output_beside_others(shape):
     empty, negative = fd.manual_execute([t])
     assert empty.shape == tuple(0 if n == 1 else n for n in shape)
     assert torch.equal(negative, -t)
+
+
+@pytest.mark.parametrize("threads", [8, 32, 128])
+def test_threads_agree_on_a_mean(threads):
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1, -1], dtype=DataType.Double)
+        var, mean = fd.ops.var_mean(x, [0, 1], correction=0, keepdim=True)
+        y = fd.ops.mul(fd.ops.sub(x, mean), var)
+        fd.add_output(y)
+    x.cache_after().set_memory_type(MemoryType.shared)
+    y.cache_before()
+    (partial,) = {e.output(0) for e in fd.fusion.exprs() if e.name() == "welford"}
+    partial.split(-1, threads)
+    fd.sched.transform_like(partial)
+    partial.parallelize(-1, ParallelType.block_x)
+    fd.sched.parallelize_like(partial)
+    mean.set_memory_type(MemoryType.shared)
+    fd.sched.inline_most()
+    t = torch.randn(32, 17, dtype=torch.float64)
+    want = (t - t.mean()) * t.var(correction=0)
+    assert torch.allclose(fd.manual_execute([t])[0], want)
+
+
+def tripled(shape=(-1, -1)):
+    with FusionDefinition() as fd:
+        x = fd.define_tensor(list(shape), True)
+        y = fd.ops.mul(x, 3.0)
+        fd.add_output(y)
+    return fd, x, y
+
+
+def test_more_blocks_than_are_simulated():
+    fd, _, y = tripled()
+    y.split(1, 2**31 - 1)
+    y.parallelize(2, ParallelType.grid_x)
+    with pytest.raises(Unsupported, match="2147483647 x 1 x 1 blocks is not simulated") as failure:
+        fd.manual_execute([torch.ones(2, 3)])
+    assert failure.value.refusals[0][:2] == ("simulator", "launch")
+
+
+@pytest.mark.parametrize("stages", [2**62, 2**63 - 1])
+def test_sizes_of_no_64_bits(stages):
+    fd, x, y = tripled((-1, 128))
+    copy = x.cache_after(LoadStoreOpType.cp_async)
+    copy.set_memory_type(MemoryType.shared)
+    y.split(1, 32)
+    fd.sched.transform_like(y)
+    fd.sched.inline_at(y, 2)
+    copy.circular_buffer(stages)
+    with pytest.raises(InvalidArgument, match="the schedule cannot be launched: overflow of 64 bits in "):
+        fd.manual_execute([torch.ones(2, 128)])
+
+
+def test_a_long_loop_can_be_interrupted():
+    fd, _, y = tripled()
+    y.split(1, 2**62)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            fd.manual_execute([torch.ones(1, 1)])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
