@@ -99,7 +99,7 @@ output %2
 %4 = sum %3 dims=[1] keepdim=false dtype=f32
 output %4 alias %0
 `, func(t *testing.T, s *schedule.Scheduled) { must(t, s.InlineMost(nil, nil)) },
-			"tv4 is folded in the memory of tv0, of which it overwrites elements before they are read: cache both"},
+			"tv4 is reduced in the memory of tv0, where the first step would overwrite what is read: cache it before"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := parsed(t, x.text)

@@ -68,9 +68,6 @@ func (l *lowering) initialise(id core.ExprID, k int) error {
 	if l.s.Memory(v) == schedule.Global && f.types[k] != l.f.Val(v).DType {
 		return l.refuse("accumulation", v, "%s is folded in global memory in %v, which would round each step: cache it before", l.f.Name(v), l.f.Val(v).DType)
 	}
-	if in, ok := l.alias[v]; ok && len(l.readers[in]) > 0 {
-		return l.refuse("alias", v, "%s is folded in the memory of %s, of which it overwrites elements before they are read: cache both", l.f.Name(v), l.f.Name(in))
-	}
 	var inner []core.AxisID
 	for _, a := range t.loop[t.storage.position:] {
 		if !l.isReduced(a) {
