@@ -11,6 +11,7 @@ package real
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -37,10 +38,8 @@ var started = sync.OnceValues(func() (string, error) {
 		return "", &cudadrv.Unavailable{Library: "the CUDA driver, libcuda.so.1,", Tried: tried,
 			Install: "install NVIDIA's driver, in a container with the NVIDIA container toolkit, or name the file in " + driverVariable}
 	}
-	if code := C.library_start_driver(library); code == C.CUDA_ERROR_NO_DEVICE {
-		return path, errNoDevice
-	} else if code != 0 {
-		return path, startError(path, int(code))
+	if code := C.library_start_driver(library); code != 0 {
+		return path, callError("cuInit", int(code))
 	}
 	if v := cu.Version(); v < leastDriver {
 		return path, &cudadrv.Unsupported{What: fmt.Sprintf("the CUDA driver %s is for CUDA %d.%d, and %d.%d is the least that will do: install a newer driver",
@@ -48,15 +47,6 @@ var started = sync.OnceValues(func() (string, error) {
 	}
 	return path, nil
 })
-
-// errNoDevice is that CUDA starts only where there is a device.
-var errNoDevice = &cudadrv.CallError{Call: "cuInit", Code: C.CUDA_ERROR_NO_DEVICE, Name: "CUDA_ERROR_NO_DEVICE", Text: "no CUDA-capable device is detected"}
-
-// startError is what cuInit returned, in our words: the driver that has some for
-// it is not started.
-func startError(path string, code int) error {
-	return &cudadrv.CallError{Call: "cuInit", Code: code, Name: "CUresult", Text: "the driver " + path + " does not start; nvidia-smi may say why"}
-}
 
 // LibraryPath returns the file of libcuda, or why there is none.
 func (Driver) LibraryPath() (string, error) {
@@ -69,9 +59,11 @@ func (Driver) LibraryPath() (string, error) {
 
 // Devices returns how many devices there are.
 func (Driver) Devices() (int, error) {
-	if _, err := started(); err == errNoDevice {
-		return 0, nil
-	} else if err != nil {
+	if _, err := started(); err != nil {
+		// CUDA starts only where there is a device.
+		if e, ok := errors.AsType[*cudadrv.CallError](err); ok && e.Code == C.CUDA_ERROR_NO_DEVICE {
+			return 0, nil
+		}
 		return 0, err
 	}
 	n, err := cu.NumDevices()

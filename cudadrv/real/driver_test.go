@@ -136,6 +136,42 @@ func TestNoDriver(t *testing.T) {
 	require.ErrorContains(t, failure("cuDeviceGetCount", err), "no function cuDeviceGetCount")
 }
 
+func TestDriverThatDoesNotStart(t *testing.T) {
+	if os.Getenv("CUDADRV_CHILD") == "" {
+		for _, code := range []string{"2", "100"} {
+			child(t, "TestDriverThatDoesNotStart", "CUDADRV_CODE="+code)
+		}
+		return
+	}
+	code := os.Getenv("CUDADRV_CODE")
+	file := os.Getenv(recordVariable) + ".fail"
+	require.NoError(t, os.WriteFile(file, []byte("cuInit "+code), 0o600))
+	defer os.Remove(file) // which the parent reads too
+	n, err := Driver{}.Devices()
+	require.Zero(t, n)
+	if code == "100" { // CUDA_ERROR_NO_DEVICE
+		require.NoError(t, err)
+	} else {
+		require.EqualError(t, err, "cuInit: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory")
+	}
+	_, err = Driver{}.Properties(0)
+	require.ErrorContains(t, err, "cuInit")
+	path, err := Driver{}.LibraryPath()
+	require.NoError(t, err, "it is there")
+	require.Equal(t, os.Getenv(driverVariable), path)
+}
+
+func TestOldDriver(t *testing.T) {
+	if os.Getenv("CUDADRV_CHILD") == "" {
+		child(t, "TestOldDriver", "CUDADRV_VERSION=11060")
+		return
+	}
+	_, err := Driver{}.Devices()
+	var u *cudadrv.Unsupported
+	require.ErrorAs(t, err, &u)
+	require.ErrorContains(t, err, "is for CUDA 11.6, and 11.8 is the least that will do")
+}
+
 func TestNoCompiler(t *testing.T) {
 	if os.Getenv("CUDADRV_CHILD") == "" {
 		child(t, "TestNoCompiler", compilerVariable+"=/no/libnvrtc.so")

@@ -42,9 +42,9 @@ int cuInit(unsigned flags) {
 
 int library_start_driver(void *library) {
   int (*init)(unsigned) = (int (*)(unsigned))dlsym(library, "cuInit");
-  int code = init ? init(0) : LIBRARY_MISSING;
-  if (code == 0) __atomic_store_n(&driver, library, __ATOMIC_RELEASE);
-  return code;
+  /* Before it is known to start: it has the names of its errors either way. */
+  __atomic_store_n(&driver, library, __ATOMIC_RELEASE);
+  return init ? init(0) : LIBRARY_MISSING;
 }
 
 void *library_open(const char *path, int loaded, char *problem, unsigned long size) {
