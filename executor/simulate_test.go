@@ -342,7 +342,7 @@ output %1
 	const all = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
 %1 = sum %0 dims=[0, 1] dtype=f32
 %2 = max %0 dims=[0, 1]
-%3 = add %1, %2
+%3 = exp %1
 output %3
 output %2
 `

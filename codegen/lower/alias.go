@@ -69,8 +69,9 @@ func (a *Analysis) checkAliases() error {
 type touch struct {
 	loops  []core.AxisID // around it, without those of one iteration or instruction
 	coords []index
-	shared bool // more than one thread or iteration makes it
-	number int  // of the statement
+	shared bool                // more than one thread or iteration makes it
+	number int                 // of the statement
+	last   []schedule.Parallel // dimensions of the grid of which the last block to arrive makes it
 }
 
 // touched notes that the statement reads input v, or writes output v, if the
@@ -82,8 +83,10 @@ func (c *context) touched(v core.ValID, coords []index, write bool) {
 	} else if write || !isInput {
 		return
 	}
-	t := touch{coords: coords, number: c.numStatements, shared: c.redundant || len(c.onceAmongThreads(nil)) > 0}
-	for _, class := range c.m.Nest(c.f.Val(c.tensor.v).Def) {
+	id := c.f.Val(c.tensor.v).Def
+	last, _ := c.limits(c.f.Expr(id))
+	t := touch{coords: coords, number: c.numStatements, shared: c.redundant || len(c.onceAmongThreads(last)) > 0, last: last}
+	for _, class := range c.m.Nest(id) {
 		t.shared = t.shared || !c.isOwnLoop(v, class) && !c.isOne(c.m.Promotion(class))
 		if !c.isOne(c.m.Promotion(class)) && c.parallel(class) != schedule.Vectorize {
 			t.loops = append(t.loops, class)
@@ -98,8 +101,8 @@ func (c *context) touched(v core.ValID, coords []index, write bool) {
 
 // overwriting is a pass. It refuses kernels that may read an element of an input
 // after it was overwritten: all reads must be in the loops of the write, before
-// it, of the elements that are written there, and each thread has elements of
-// its own.
+// it, of the elements that are written there, each thread has elements of its
+// own, and where one block does what is left of a reduction it does both.
 func (l *lowering) overwriting() error {
 	for _, o := range l.f.Outputs() {
 		v := o.Val
@@ -109,7 +112,7 @@ func (l *lowering) overwriting() error {
 		safe := !slices.ContainsFunc(l.writes[v], func(w touch) bool { return w.shared })
 		for _, r := range l.reads[v] {
 			safe = safe && slices.ContainsFunc(l.writes[v], func(w touch) bool {
-				return r.number <= w.number && slices.Equal(r.loops, w.loops) && slices.Equal(r.coords, w.coords)
+				return r.number <= w.number && slices.Equal(r.loops, w.loops) && slices.Equal(r.coords, w.coords) && slices.Equal(r.last, w.last)
 			})
 		}
 		if !safe {

@@ -55,7 +55,7 @@ func checkWith(s *schedule.Scheduled, f *core.Fusion, inputs []fusionfuzz.Input,
 	if err != nil {
 		return k, err
 	}
-	for _, order := range []sim.Order{sim.Forward, sim.Reverse} {
+	for _, order := range []sim.Order{sim.Forward, sim.Reverse, sim.Random} {
 		got, err := simulated(&r, order)
 		if err != nil {
 			return k, fmt.Errorf("simulation: %w", err)

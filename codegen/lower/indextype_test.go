@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -70,6 +71,7 @@ func TestIndexType(t *testing.T) {
 		{"expanded output", matrix, serial, []int64{1 << 29, 4}, []int64{0, 1}, dtype.Int},
 		{"merged", matrix, pointwise, []int64{1 << 15, 1 << 15}, []int64{1 << 15, 1}, dtype.Int32},
 		{"merged beyond", matrix, pointwise, []int64{1 << 16, 1 << 15}, []int64{1 << 15, 1}, dtype.Int},
+		{"a part of a product that is 0", "%0 = tensor f32 [-1, -1, -1] contiguity=[yes, yes, yes]\n%1 = neg %0\noutput %1\n", pointwise, []int64{1 << 16, 1 << 16, 0}, nil, dtype.Int},
 		{"padded", "%0 = tensor f32 [-1] contiguity=[yes]\n%1 = pad %0 pad_widths=[2147483600, 0] value=0:f64\noutput %1\n", serial, []int64{10}, []int64{1}, dtype.Int32},
 		{"padded too far", "%0 = tensor f32 [-1] contiguity=[yes]\n%1 = pad %0 pad_widths=[2147483640, 0] value=0:f64\noutput %1\n", serial, []int64{10}, []int64{1}, dtype.Int},
 		{"cut at the start", "%0 = tensor f32 [-1] contiguity=[yes]\n%1 = pad %0 pad_widths=[-2147483600, 0] value=0:f64\noutput %1\n", serial, []int64{2147483610}, []int64{1}, dtype.Int32},
@@ -92,7 +94,7 @@ func TestIndexType(t *testing.T) {
 				return n.I, err == nil
 			}
 			k, err := lowered(s, Options{Value: value, Alignment: func(core.ValID) int { return 16 },
-				Promise: func(kir.HostValue) scalar.Facts { return scalar.Facts{Lo: 1, Hi: math.MaxInt64, Divisor: 1} }})
+				Promise: func(kir.HostValue) scalar.Facts { return scalar.Facts{Lo: min(1, slices.Min(x.sizes)), Hi: math.MaxInt64, Divisor: 1} }})
 			if x.text == addText {
 				k, err = lowered(s, Options{Value: value, Alignment: func(core.ValID) int { return 16 },
 					Promise: func(kir.HostValue) scalar.Facts { return scalar.Facts{Lo: 1, Hi: math.MaxInt64, Divisor: 4} }})

@@ -92,6 +92,35 @@ output %4
 output %1 alias %0
 output %2
 `, func(*testing.T, *schedule.Scheduled) {}, "tv1 is written to the memory of tv0, of which an element may be read after that"},
+		{"an output that overwrites what the same iteration reads later", `%0 = tensor f32 [8] contiguity=[yes]
+%1 = neg %0
+%2 = add %0, %1
+output %1 alias %0
+output %2
+`, func(t *testing.T, s *schedule.Scheduled) { must(t, s.InlineAt(tv(s, 1), 1, false)) },
+			"tv1 is written to the memory of tv0, of which an element may be read after that"},
+		{"the last blocks of two reductions", `%0 = tensor f32 [-1, 8] contiguity=[yes, yes]
+%1 = mul %0, %0
+%2 = sum %0 dims=[0] keepdim=false dtype=f32
+%3 = sum %1 dims=[0] keepdim=false dtype=f32
+%4 = add %2, %3
+output %4
+`, func(t *testing.T, s *schedule.Scheduled) {
+			for _, n := range []int{1, 2, 3} {
+				must(t, s.Parallelize(tv(s, n), 0, schedule.BIDx), s.Parallelize(tv(s, n), 1, schedule.TIDx))
+			}
+			must(t, s.Parallelize(tv(s, 4), 0, schedule.TIDx))
+		}, "tv4 reads tv2 and tv3, which stem from different reductions across blocks: the last block to arrive at one, which has its result, need not be that of the other"},
+		{"a block that reads before the last one overwrites", `%0 = tensor f32 [-1, 8] contiguity=[yes, yes]
+%1 = tensor f32 [8] contiguity=[yes]
+%2 = sum %0 dims=[0] keepdim=false dtype=f32
+%3 = add %2, %1
+output %3 alias %1
+`, func(t *testing.T, s *schedule.Scheduled) {
+			old, err := s.CacheAfter(tv(s, 1), nil)
+			must(t, err, s.Parallelize(tv(s, 2), 0, schedule.BIDx), s.Parallelize(tv(s, 2), 1, schedule.TIDx))
+			must(t, s.Parallelize(tv(s, 3), 0, schedule.TIDx), s.Parallelize(old, 0, schedule.TIDx), s.InlineAt(old, 1, false))
+		}, "tv3 is written to the memory of tv1, of which an element may be read after that"},
 		{"a reduction that overwrites what it reads", `%0 = tensor f32 [-1] contiguity=[yes]
 %1 = tensor f32 [-1, -1] contiguity=[yes, yes]
 %2 = broadcast %0 is_broadcast_dim=[false, true]

@@ -418,11 +418,24 @@ func (c *context) oneOfPromoted(id core.ExprID) (tests []scalar.ID, all bool, er
 }
 
 // checkLimited fails if the statement runs over blocks of which only one has
-// what it reads.
+// what it reads, or if that is not one block: any may be the last to arrive at a
+// reduction.
 func (c *context) checkLimited(dims []schedule.Parallel) error {
+	name := c.f.Name(c.tensor.v)
 	for _, a := range c.tensor.loop {
 		if p := c.parallel(a); slices.Contains(dims, p) {
-			return c.refuse("grid reduction", c.tensor.v, "%s runs over %v and reads the result of a reduction over it, which only one block has", c.f.Name(c.tensor.v), p)
+			return c.refuse("grid reduction", c.tensor.v, "%s runs over %v and reads the result of a reduction over it, which only one block has", name, p)
+		}
+	}
+	first := core.NoVal
+	for _, v := range c.f.TensorArgs(c.f.Expr(c.f.Val(c.tensor.v).Def)) {
+		switch x, ok := c.limited[v]; {
+		case !ok:
+		case first == core.NoVal:
+			first = v
+		case c.limited[first].valid != x.valid:
+			return c.refuse("grid reduction", c.tensor.v, "%s reads %s and %s, which stem from different reductions across blocks: the last block to arrive at one, which has its result, need not be that of the other; "+
+				"let another kernel combine them", name, c.f.Name(first), c.f.Name(v))
 		}
 	}
 	return nil

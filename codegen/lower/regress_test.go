@@ -115,6 +115,17 @@ inline_at(tv2, 1, False, [tv2])
 inline_at(tv5, 1, False, [tv5])
 tv2.parallelize(0, block_x)
 `},
+	// The block that has the result of a reduction across blocks is the only one to
+	// read and overwrite an input.
+	{"input overwritten by the last block", `%0 = tensor f32 [-1, 5] contiguity=[yes, yes]
+%1 = tensor f32 [5] contiguity=[yes]
+%2 = max %0 dims=[0] keepdim=false dtype=null
+%3 = maximum %2, %1
+output %3 alias %1
+`, [][]int64{{3, 5}, {5}}, `tv2.parallelize(0, grid_x)
+tv2.parallelize(1, block_x)
+tv3.parallelize(0, block_x)
+`},
 }
 
 func TestRegressions(t *testing.T) {

@@ -37,7 +37,7 @@ type block struct {
 	known        *clock
 	publications map[int32]*publication
 
-	// Of a cooperative launch.
+	// Of a launch whose blocks take turns.
 	yield   func() bool // lets other blocks go on; false ends the run
 	waiting *access     // the grid barrier that it is at
 	waitsOn word
@@ -388,7 +388,7 @@ func (b *block) gridBarrier(a *access) bool {
 		return true
 	}
 	b.waiting, b.waitsOn = a, word{b.memoryOf(a), w.element(w.lanes[0]) * int64(a.element)}
-	if b.yield == nil {
+	if !b.m.k.Launch.Cooperative {
 		b.found(Finding{Kind: Deadlock, Thread: int(b.lanes[0]), Detail: "blocks of a launch that is not cooperative may not wait for each other"}, a.at)
 		b.m.stuck = true
 		return false

@@ -18,6 +18,10 @@ func (m *machine) launch() {
 	if m.blocks == 0 {
 		return
 	}
+	if m.options.Order == Random && m.blocks <= maxInterleaved && m.program.hasAtomics() {
+		m.launchInterleaved()
+		return
+	}
 	b := newBlock(m)
 	for _, number := range m.permuted(int(m.blocks)) {
 		if b.start(number); !b.run(m.program.body) {
@@ -26,17 +30,45 @@ func (m *machine) launch() {
 	}
 }
 
+// maxInterleaved bounds the blocks of a launch that take turns at atomics.
+const maxInterleaved = 32
+
+// launchInterleaved runs blocks that take turns: after an atomic any of them may
+// go on. Which block is the last to arrive somewhere says nothing then of which is
+// the last elsewhere.
+func (m *machine) launchInterleaved() {
+	m.interleaved = true
+	var running []func() (struct{}, bool)
+	for number := range int32(m.blocks) {
+		_, next, stop := m.coroutine(number)
+		defer stop()
+		running = append(running, next)
+	}
+	for len(running) > 0 && !m.stopped && !m.stuck {
+		k := m.random.IntN(len(running))
+		if _, more := running[k](); !more {
+			running = slices.Delete(running, k, k+1)
+		}
+	}
+}
+
+// coroutine returns a block that gives way to others where it calls its yield.
+func (m *machine) coroutine(number int32) (b *block, next func() (struct{}, bool), stop func()) {
+	b = newBlock(m)
+	b.start(number)
+	next, stop = iter.Pull(func(yield func(struct{}) bool) {
+		b.yield = func() bool { return yield(struct{}{}) }
+		b.run(m.program.body)
+	})
+	return b, next, stop
+}
+
 // launchCooperative runs each block up to a grid barrier, until all have ended.
 func (m *machine) launchCooperative() {
 	var blocks []*block
 	var resume []func() (struct{}, bool)
 	for number := range int32(m.blocks) {
-		b := newBlock(m)
-		b.start(number)
-		next, stop := iter.Pull(func(yield func(struct{}) bool) {
-			b.yield = func() bool { return yield(struct{}{}) }
-			b.run(m.program.body)
-		})
+		b, next, stop := m.coroutine(number)
 		defer stop()
 		blocks, resume = append(blocks, b), append(resume, next)
 	}

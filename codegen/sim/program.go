@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core/scalar"
@@ -205,7 +206,14 @@ func (p *program) atomic(x *statement, s kir.AtomicAdd) error {
 		}
 		b.atomicAdd(dst, values[0], s.Old)
 	})
+	add := x.run
+	x.run = func(b *block) bool { return add(b) && (!b.m.interleaved || b.yield()) }
 	return err
+}
+
+// hasAtomics reports whether blocks can tell which of them came first.
+func (p *program) hasAtomics() bool {
+	return slices.ContainsFunc(p.statements, func(x *statement) bool { _, ok := x.source.(kir.AtomicAdd); return ok })
 }
 
 func (p *program) let(x *statement, s kir.Let) error {

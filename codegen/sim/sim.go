@@ -110,6 +110,7 @@ type machine struct {
 	plain       map[*cell]plainWrite
 	counters    Counters
 	reporter    reporter
+	interleaved bool // blocks take turns at atomics
 	stopped     bool // by too many findings, or by Options.Stop
 	interrupted bool // by Options.Stop
 	polled      int64
