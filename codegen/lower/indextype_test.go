@@ -94,7 +94,9 @@ func TestIndexType(t *testing.T) {
 				return n.I, err == nil
 			}
 			k, err := lowered(s, Options{Value: value, Alignment: func(core.ValID) int { return 16 },
-				Promise: func(kir.HostValue) scalar.Facts { return scalar.Facts{Lo: min(1, slices.Min(x.sizes)), Hi: math.MaxInt64, Divisor: 1} }})
+				Promise: func(kir.HostValue) scalar.Facts {
+					return scalar.Facts{Lo: min(1, slices.Min(x.sizes)), Hi: math.MaxInt64, Divisor: 1}
+				}})
 			if x.text == addText {
 				k, err = lowered(s, Options{Value: value, Alignment: func(core.ValID) int { return 16 },
 					Promise: func(kir.HostValue) scalar.Facts { return scalar.Facts{Lo: 1, Hi: math.MaxInt64, Divisor: 4} }})
