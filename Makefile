@@ -58,7 +58,7 @@ test-go: build
 	$(CGO) go test ./... -skip '^TestLint'
 
 test-race: build
-	$(if $(RACE),go test -race $(RACE))
+	$(if $(RACE),$(CGO) go test -race $(RACE))
 
 test-c: build
 	mkdir -p build/c
