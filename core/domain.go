@@ -44,6 +44,38 @@ type Transform struct {
 	Left, Right scalar.ID
 }
 
+// Inputs returns the axes that t is applied to: one or two.
+func (t *Transform) Inputs() []AxisID { return present(&t.In) }
+
+// Results returns the axes that t makes: one or two.
+func (t *Transform) Results() []AxisID { return present(&t.Out) }
+
+func present(axes *[2]AxisID) []AxisID {
+	if axes[1] == NoAxis {
+		return axes[:1]
+	}
+	return axes[:]
+}
+
+// TransformsTo returns the transforms on the way to axes, ascending, which is a
+// topological order.
+func (f *Fusion) TransformsTo(axes ...[]AxisID) []TransformID {
+	seen := map[TransformID]bool{}
+	var found []TransformID
+	stack := slices.Concat(axes...)
+	for len(stack) > 0 {
+		a := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if t := f.axes[a].Def; t != NoTransform && !seen[t] {
+			seen[t] = true
+			found = append(found, t)
+			stack = append(stack, f.transforms[t].Inputs()...)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
 // A Tri is a promise about memory: of an axis of the allocation domain, whether
 // its stride is that of a dense layout over the axes inside it.
 type Tri uint8

@@ -85,12 +85,12 @@ func (a *Analysis) tensor(v core.ValID) *tensor {
 	for i, x := range t.loop {
 		promoted[i] = a.m.Promotion(x)
 	}
-	history := above(a.f, promoted)
+	history := a.f.TransformsTo(promoted)
 	if t.handSet {
 		history = append(history, a.history(v)...)
 	}
 	t.history = a.graph.relations(history)
-	t.resizes = slices.DeleteFunc(a.graph.relations(above(a.f, d.Logical)), func(r int) bool { return !a.graph.relation[r].moves })
+	t.resizes = slices.DeleteFunc(a.graph.relations(a.f.TransformsTo(d.Logical)), func(r int) bool { return !a.graph.relation[r].moves })
 	for _, x := range a.axes(v) {
 		t.mine[a.m.AlmostExact(x)] = true
 	}
@@ -143,7 +143,7 @@ func (a *Analysis) isSpread(x core.AxisID) bool {
 // history returns the transforms of v.
 func (a *Analysis) history(v core.ValID) []core.TransformID {
 	d := &a.f.Val(v).Domain
-	return above(a.f, d.Logical, a.s.Loop(v))
+	return a.f.TransformsTo(d.Logical, a.s.Loop(v))
 }
 
 // axes returns the root, logical and loop axes of v and those between.
@@ -152,7 +152,7 @@ func (a *Analysis) axes(v core.ValID) []core.AxisID {
 	list := slices.Concat(d.Root, d.Logical, a.s.Loop(v))
 	for _, id := range a.history(v) {
 		t := a.f.Transform(id)
-		list = append(append(list, inputs(t)...), results(t)...)
+		list = append(append(list, t.Inputs()...), t.Results()...)
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
@@ -168,8 +168,8 @@ func (a *Analysis) isHandSet(v core.ValID) bool {
 	}
 	for _, id := range a.history(v) {
 		t := a.f.Transform(id)
-		if !slices.ContainsFunc(inputs(t), func(x core.AxisID) bool { return !have[x] }) {
-			for _, x := range results(t) {
+		if !slices.ContainsFunc(t.Inputs(), func(x core.AxisID) bool { return !have[x] }) {
+			for _, x := range t.Results() {
 				have[x] = true
 			}
 		}
@@ -180,33 +180,4 @@ func (a *Analysis) isHandSet(v core.ValID) bool {
 // isOutput reports whether v is an output of the fusion.
 func (a *Analysis) isOutput(v core.ValID) bool {
 	return slices.ContainsFunc(a.f.Outputs(), func(o core.Output) bool { return o.Val == v })
-}
-
-// above returns the transforms on the way to axes, ascending, which is a
-// topological order.
-func above(f *core.Fusion, axes ...[]core.AxisID) []core.TransformID {
-	seen := map[core.TransformID]bool{}
-	var found []core.TransformID
-	stack := slices.Concat(axes...)
-	for len(stack) > 0 {
-		x := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		if id := f.Axis(x).Def; id != core.NoTransform && !seen[id] {
-			seen[id] = true
-			found = append(found, id)
-			stack = append(stack, inputs(f.Transform(id))...)
-		}
-	}
-	slices.Sort(found)
-	return found
-}
-
-func inputs(t *core.Transform) []core.AxisID  { return present(&t.In) }
-func results(t *core.Transform) []core.AxisID { return present(&t.Out) }
-
-func present(axes *[2]core.AxisID) []core.AxisID {
-	if axes[1] == core.NoAxis {
-		return axes[:1]
-	}
-	return axes[:]
 }

@@ -48,9 +48,10 @@ func newGraph(m *schedule.Mapping) *graph {
 		if !ok {
 			r = len(g.relation)
 			known[s] = r
-			g.relation = append(g.relation, relation{t: id, kind: t.Kind, in: present(&s.in), out: present(&s.out),
+			of := core.Transform{In: s.in, Out: s.out} // classes
+			g.relation = append(g.relation, relation{t: id, kind: t.Kind, in: of.Inputs(), out: of.Results(),
 				moves: t.Kind == core.ResizeAxis && (t.Left != zero || t.Right != zero)})
-			for _, c := range slices.Concat(present(&s.in), present(&s.out)) {
+			for _, c := range slices.Concat(of.Inputs(), of.Results()) {
 				if list := g.touching[c]; len(list) == 0 || list[len(list)-1] != r {
 					g.touching[c] = append(list, r)
 				}

@@ -122,7 +122,7 @@ func (c *classes) forwardSignature(t *core.Transform, in [2]core.AxisID) signatu
 
 func (c *classes) backwardSignature(t *core.Transform) signature {
 	s := c.forwardSignature(t, t.Out)
-	for k, a := range inputs(t) {
+	for k, a := range t.Inputs() {
 		s.extents[k] = c.extent[c.find(a)]
 	}
 	return s
@@ -132,7 +132,7 @@ func (c *classes) backwardSignature(t *core.Transform) signature {
 func (c *classes) add(id core.TransformID) {
 	c.growTo(c.f.NumAxes())
 	t := c.f.Transform(id)
-	for _, list := range [][]core.AxisID{inputs(t), results(t)} {
+	for _, list := range [][]core.AxisID{t.Inputs(), t.Results()} {
 		for _, a := range list {
 			r := c.find(a)
 			c.uses[r] = append(c.uses[r], id)
@@ -199,14 +199,14 @@ func (c *classes) rekey(id core.TransformID) {
 	if other, ok := c.forward[key]; !ok {
 		c.forward[key] = id
 	} else if other != id {
-		c.joinAll(results(t), results(c.f.Transform(other)))
+		c.joinAll(t.Results(), c.f.Transform(other).Results())
 	}
 	c.rekeyProduct(id)
 	key = c.backwardSignature(t)
 	if other, ok := c.backward[key]; !ok {
 		c.backward[key] = id
 	} else if other != id {
-		for k, a := range inputs(t) {
+		for k, a := range t.Inputs() {
 			c.pending = append(c.pending, [2]core.AxisID{a, c.f.Transform(other).In[k]})
 		}
 	}
@@ -359,7 +359,7 @@ func (p *apartness) stems(a, b core.AxisID) bool {
 	if d == core.NoTransform {
 		return false
 	}
-	for _, in := range inputs(p.f.Transform(d)) {
+	for _, in := range p.f.Transform(d).Inputs() {
 		if p.stems(in, b) {
 			return true
 		}

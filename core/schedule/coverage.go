@@ -38,7 +38,7 @@ func newCoverage(p *promoter) *coverage {
 		note(a)
 	}
 	for _, id := range p.replays {
-		for _, a := range results(p.f.Transform(id)) {
+		for _, a := range p.f.Transform(id).Results() {
 			note(a)
 		}
 	}
@@ -62,12 +62,12 @@ func (c *coverage) elements(r core.AxisID) []core.AxisID {
 	default:
 		t := c.exact.f.Transform(c.exact.f.Axis(a).Def)
 		if t.Kind == core.Split {
-			c.side[r], c.from[r] = slices.Index(results(t), a), c.exact.find(t.In[0])
+			c.side[r], c.from[r] = slices.Index(t.Results(), a), c.exact.find(t.In[0])
 			c.elements(c.from[r])
 			list = []core.AxisID{r}
 			break
 		}
-		for _, in := range inputs(t) {
+		for _, in := range t.Inputs() {
 			list = append(list, c.elements(c.exact.find(in))...)
 		}
 		slices.Sort(list)

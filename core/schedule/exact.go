@@ -92,7 +92,7 @@ func (s *Scheduled) transforms() []core.TransformID {
 func (s *Scheduled) reshapes() map[core.TransformID]bool {
 	of := map[core.TransformID]bool{}
 	for _, v := range s.Tensors() {
-		for _, id := range above(s.f, s.f.Val(v).Domain.Logical) {
+		for _, id := range s.f.TransformsTo(s.f.Val(v).Domain.Logical) {
 			of[id] = true
 		}
 	}
@@ -206,7 +206,7 @@ func leadingTo(again map[core.AxisID]bool, f *core.Fusion, exact *classes, trans
 			if !again[exact.find(t.Out[0])] && (t.Out[1] == core.NoAxis || !again[exact.find(t.Out[1])]) {
 				continue
 			}
-			for _, a := range inputs(t) {
+			for _, a := range t.Inputs() {
 				if r := exact.find(a); f.Axis(a).Extent == one && !again[r] {
 					again[r], changed = true, true
 				}
@@ -230,7 +230,7 @@ func joinThroughOnes(f *core.Fusion, almost, exact *classes, t *core.Transform, 
 			almost.join(t.Out[0], b)
 		}
 	case core.Split:
-		for _, o := range results(t) {
+		for _, o := range t.Results() {
 			if isOne(o) && again[exact.find(o)] {
 				return
 			}

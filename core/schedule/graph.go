@@ -143,30 +143,10 @@ func (s *Scheduled) siblings(v core.ValID) []core.ValID {
 	return nil
 }
 
-// above returns the transforms on the way to axes, ascending: a topological
-// order.
-func above(f *core.Fusion, axes ...[]core.AxisID) []core.TransformID {
-	var found []core.TransformID
-	var stack []core.AxisID
-	for _, list := range axes {
-		stack = append(stack, list...)
-	}
-	for len(stack) > 0 {
-		a := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		if t := f.Axis(a).Def; t != core.NoTransform && !slices.Contains(found, t) {
-			found = append(found, t)
-			stack = append(stack, inputs(f.Transform(t))...)
-		}
-	}
-	slices.Sort(found)
-	return found
-}
-
 // history returns all transforms of v: on the way to its logical and its loop
 // axes.
 func (s *Scheduled) history(v core.ValID) []core.TransformID {
-	return above(s.f, s.Loop(v), s.f.Val(v).Domain.Logical)
+	return s.f.TransformsTo(s.Loop(v), s.f.Val(v).Domain.Logical)
 }
 
 // below returns those transforms of v, ascending, whose inputs all come from
@@ -180,8 +160,8 @@ func below(f *core.Fusion, transforms []core.TransformID, domain []core.AxisID) 
 	var found []core.TransformID
 	for _, id := range transforms {
 		t := f.Transform(id)
-		if containsAll(have, inputs(t)) {
-			have = append(have, results(t)...)
+		if containsAll(have, t.Inputs()) {
+			have = append(have, t.Results()...)
 			found = append(found, id)
 		}
 	}
@@ -201,25 +181,12 @@ func (s *Scheduled) axesOf(v core.ValID) []core.AxisID {
 	}
 	add(d.Root)
 	for _, id := range s.history(v) {
-		add(inputs(s.f.Transform(id)))
-		add(results(s.f.Transform(id)))
+		add(s.f.Transform(id).Inputs())
+		add(s.f.Transform(id).Results())
 	}
 	add(d.Logical)
 	add(s.Loop(v))
 	return axes
-}
-
-// inputs returns the axes that t is applied to.
-func inputs(t *core.Transform) []core.AxisID { return present(&t.In) }
-
-// results returns the axes that t makes.
-func results(t *core.Transform) []core.AxisID { return present(&t.Out) }
-
-func present(axes *[2]core.AxisID) []core.AxisID {
-	if axes[1] == core.NoAxis {
-		return axes[:1]
-	}
-	return axes[:]
 }
 
 func containsAll(have, want []core.AxisID) bool {

@@ -57,7 +57,7 @@ func (s *Scheduled) newIndependence(exact *classes) *independence {
 	}
 	seen := map[key]bool{}
 	for _, v := range s.Tensors() {
-		for _, id := range above(s.f, s.f.Val(v).Domain.Logical) {
+		for _, id := range s.f.TransformsTo(s.f.Val(v).Domain.Logical) {
 			t := s.f.Transform(id)
 			k := key{in: exact.forwardSignature(t, t.In), out: [2]core.AxisID{exact.find(t.Out[0]), exact.find(t.Out[1])}}
 			if p, ok := exact.classesOf(t); ok {
@@ -68,7 +68,7 @@ func (s *Scheduled) newIndependence(exact *classes) *independence {
 			}
 			seen[k] = true
 			r := indexRelation{resize: t.Kind == core.ResizeAxis}
-			r.sides[0], r.sides[1] = s.realClasses(exact, inputs(t)), s.realClasses(exact, results(t))
+			r.sides[0], r.sides[1] = s.realClasses(exact, t.Inputs()), s.realClasses(exact, t.Results())
 			for _, side := range r.sides {
 				for _, a := range side {
 					c.touching[a] = append(c.touching[a], len(c.relations))

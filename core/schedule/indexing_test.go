@@ -68,11 +68,11 @@ func (c *context) classes(axes []core.AxisID) []core.AxisID {
 }
 
 func (c *context) in(id core.TransformID) []core.AxisID {
-	return c.classes(inputs(c.p.m.f.Transform(id)))
+	return c.classes(c.p.m.f.Transform(id).Inputs())
 }
 
 func (c *context) out(id core.TransformID) []core.AxisID {
-	return c.classes(results(c.p.m.f.Transform(id)))
+	return c.classes(c.p.m.f.Transform(id).Results())
 }
 
 // ownReach returns the classes that v iterates by loops that are not promoted.
@@ -108,7 +108,7 @@ type step struct {
 
 // resizes returns those between root and logical axes of v.
 func (c *context) resizes(v core.ValID) []core.TransformID {
-	return c.p.resizes(above(c.p.s.f, c.p.s.f.Val(v).Domain.Logical))
+	return c.p.resizes(c.p.s.f.TransformsTo(c.p.s.f.Val(v).Domain.Logical))
 }
 
 func (p *interpreter) resizes(ids []core.TransformID) []core.TransformID {
@@ -120,7 +120,7 @@ func (p *interpreter) handSet(v core.ValID) bool {
 	logical := p.s.f.Val(v).Domain.Logical
 	have := slices.Clone(logical)
 	for _, id := range p.s.below(v, logical) {
-		have = append(have, results(p.s.f.Transform(id))...)
+		have = append(have, p.s.f.Transform(id).Results()...)
 	}
 	return !containsAll(have, p.s.Loop(v))
 }
@@ -129,7 +129,7 @@ func (p *interpreter) handSet(v core.ValID) bool {
 // with broadcasts known as 0.
 func (c *context) path(start map[core.AxisID]expression, targets []core.AxisID, own []core.TransformID) ([]step, bool) {
 	p := c.p
-	mine := above(p.m.f, c.promoted)
+	mine := p.m.f.TransformsTo(c.promoted)
 	if p.handSet(c.v) {
 		mine = slices.Concat(mine, p.s.history(c.v))
 		slices.Sort(mine)

@@ -50,7 +50,7 @@ func (s *Scheduled) sharedAxes(v core.ValID) []core.AxisID {
 		if d == core.NoTransform || slices.Contains(logical, axes[i]) {
 			continue
 		}
-		for _, a := range inputs(s.f.Transform(d)) {
+		for _, a := range s.f.Transform(d).Inputs() {
 			if !slices.Contains(axes, a) {
 				axes = append(axes, a)
 			}

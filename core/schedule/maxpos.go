@@ -97,7 +97,7 @@ func (s *Scheduled) stemsFrom(a core.AxisID, axes map[core.AxisID]bool) bool {
 		return true
 	}
 	d := s.f.Axis(a).Def
-	return d != core.NoTransform && slices.ContainsFunc(inputs(s.f.Transform(d)), func(in core.AxisID) bool { return s.stemsFrom(in, axes) })
+	return d != core.NoTransform && slices.ContainsFunc(s.f.Transform(d).Inputs(), func(in core.AxisID) bool { return s.stemsFrom(in, axes) })
 }
 
 // unmappable returns the axes along which a tensor must be kept completely: a

@@ -99,7 +99,7 @@ func (p *promoter) collect() {
 	p.bySign = map[signature][]core.TransformID{}
 	for _, id := range p.transforms {
 		p.enter(id)
-		for _, a := range inputs(p.f.Transform(id)) {
+		for _, a := range p.f.Transform(id).Inputs() {
 			class := p.loops.find(a)
 			if list := p.entering[class]; len(list) == 0 || list[len(list)-1] != id {
 				p.entering[class] = append(list, id)
@@ -188,13 +188,13 @@ func (p *promoter) push(promoted []core.AxisID, from map[core.AxisID]core.AxisID
 		if !ok {
 			continue
 		}
-		for k, a := range inputs(&t) {
+		for k, a := range (&t).Inputs() {
 			if in[k] == a && rest != nil {
 				in[k] = p.promotionBeside(&t, a, rest, chosen)
 			}
 		}
 		out := p.equalTransform(&t, in)
-		for k, a := range results(&t) {
+		for k, a := range (&t).Results() {
 			if !p.exact.same(a, out[k]) {
 				promoted[p.group[a]] = out[k]
 			}
@@ -208,7 +208,7 @@ func (p *promoter) push(promoted []core.AxisID, from map[core.AxisID]core.AxisID
 func (p *promoter) promotedInputs(t *core.Transform, promoted []core.AxisID, from map[core.AxisID]core.AxisID) ([2]core.AxisID, bool) {
 	in, some := t.In, false
 	leaves := p.leaves(t)
-	for k, a := range inputs(t) {
+	for k, a := range t.Inputs() {
 		pushed, ok := from[p.loops.find(a)]
 		switch q := promoted[p.group[a]]; {
 		case isAxis(q) && ok && leaves && p.covers(pushed, q):
@@ -233,7 +233,7 @@ func (p *promoter) promotionBeside(t *core.Transform, a core.AxisID, rest []core
 		return q
 	}
 	q := chosen[p.loops.find(a)]
-	if !isAxis(q) || slices.ContainsFunc(results(t), func(b core.AxisID) bool { return p.loops.same(a, b) }) {
+	if !isAxis(q) || slices.ContainsFunc(t.Results(), func(b core.AxisID) bool { return p.loops.same(a, b) }) {
 		return a
 	}
 	return q
@@ -242,8 +242,8 @@ func (p *promoter) promotionBeside(t *core.Transform, a core.AxisID, rest []core
 // leaves reports whether t has an input whose loop class is not among those of
 // its outputs.
 func (p *promoter) leaves(t *core.Transform) bool {
-	for _, a := range inputs(t) {
-		if !slices.ContainsFunc(results(t), func(b core.AxisID) bool { return p.loops.same(a, b) }) {
+	for _, a := range t.Inputs() {
+		if !slices.ContainsFunc(t.Results(), func(b core.AxisID) bool { return p.loops.same(a, b) }) {
 			return true
 		}
 	}
@@ -264,7 +264,7 @@ func (p *promoter) equalTransform(t *core.Transform, in [2]core.AxisID) [2]core.
 	p.exact.add(id)
 	p.enter(id)
 	u := p.f.Transform(id)
-	for k, a := range results(u) {
+	for k, a := range u.Results() {
 		p.loops.unite(t.Out[k], a)
 	}
 	return u.Out
@@ -274,7 +274,7 @@ func (p *promoter) equalTransform(t *core.Transform, in [2]core.AxisID) [2]core.
 // broadcasts if in is: the parts of one that nothing resolves have extent 1.
 func replay(f *core.Fusion, t *core.Transform, in [2]core.AxisID) core.TransformID {
 	kind := core.Broadcast
-	for k := range inputs(t) {
+	for k := range t.Inputs() {
 		if f.Axis(in[k]).Kind != core.Broadcast {
 			kind = core.Iter
 		}
@@ -364,10 +364,10 @@ func (p *promoter) parts(class core.AxisID) bool {
 	to := map[column]core.AxisID{}
 	for _, id := range p.entering[class] {
 		t := p.f.Transform(id)
-		if !slices.ContainsFunc(results(t), func(o core.AxisID) bool { return p.loops.find(o) != class }) {
+		if !slices.ContainsFunc(t.Results(), func(o core.AxisID) bool { return p.loops.find(o) != class }) {
 			continue
 		}
-		for k, o := range results(t) {
+		for k, o := range t.Results() {
 			l := p.loops.find(o)
 			if old, ok := to[column{t.Kind, k}]; ok && old != l {
 				return true

@@ -62,17 +62,17 @@ func (s *Scheduled) forward(r *relation, transforms []core.TransformID) {
 	for _, id := range transforms {
 		t := s.f.Transform(id)
 		invisible := 0
-		for _, a := range inputs(t) {
+		for _, a := range t.Inputs() {
 			if r.isUnmatched(a) {
 				invisible++
 			}
 		}
 		switch {
 		case invisible == 0:
-		case invisible == len(inputs(t)):
-			r.unmatched = append(r.unmatched, results(t)...)
+		case invisible == len(t.Inputs()):
+			r.unmatched = append(r.unmatched, t.Results()...)
 		default:
-			for _, a := range inputs(t) {
+			for _, a := range t.Inputs() {
 				r.unite(a, t.Out[0])
 			}
 		}
@@ -85,7 +85,7 @@ func (s *Scheduled) matchTransforms(r *relation, ofProducer, ofConsumer []core.T
 	changed := false
 	for _, x := range ofProducer {
 		t := s.f.Transform(x)
-		if !slices.ContainsFunc(inputs(t), func(a core.AxisID) bool { return !r.isUnmatched(a) }) {
+		if !slices.ContainsFunc(t.Inputs(), func(a core.AxisID) bool { return !r.isUnmatched(a) }) {
 			continue
 		}
 		for _, y := range ofConsumer {
@@ -93,7 +93,7 @@ func (s *Scheduled) matchTransforms(r *relation, ofProducer, ofConsumer []core.T
 			if !sameKind(t, u) || !r.maps(t.In[0], u.In[0]) || t.In[1] != core.NoAxis && !r.maps(t.In[1], u.In[1]) {
 				continue
 			}
-			for k, a := range results(t) {
+			for k, a := range t.Results() {
 				changed = r.unite(a, u.Out[k]) || changed
 			}
 		}

@@ -42,15 +42,15 @@ func (s *Scheduled) replayAlong(h hop, n int) ([]core.AxisID, int, error) {
 
 func (r *replayer) replay(n int) ([]core.AxisID, int, error) {
 	s, head := r.s, r.s.Loop(r.src)[:n]
-	r.own = above(s.f, s.f.Val(r.dst).Domain.Logical)
+	r.own = s.f.TransformsTo(s.f.Val(r.dst).Domain.Logical)
 	r.history = s.history(r.dst)
 	mapped := map[core.AxisID]bool{}
 	for a := range r.image {
 		mapped[a] = true
 	}
-	for _, id := range above(s.f, head) {
+	for _, id := range s.f.TransformsTo(head) {
 		t := s.f.Transform(id)
-		if slices.ContainsFunc(results(t), func(a core.AxisID) bool { return mapped[a] }) {
+		if slices.ContainsFunc(t.Results(), func(a core.AxisID) bool { return mapped[a] }) {
 			continue // above the axes that correspond
 		}
 		if err := r.transform(*t); err != nil {
@@ -65,7 +65,7 @@ func (r *replayer) replay(n int) ([]core.AxisID, int, error) {
 func (r *replayer) transform(t core.Transform) error {
 	s := r.s
 	in, there := [2]core.AxisID{core.NoAxis, core.NoAxis}, 0
-	for k, a := range inputs(&t) {
+	for k, a := range (&t).Inputs() {
 		if b, ok := r.image[a]; ok {
 			in[k] = b
 			there++
@@ -76,10 +76,10 @@ func (r *replayer) transform(t core.Transform) error {
 		return nil
 	case t.Kind == core.ResizeAxis:
 		return s.refuse("replay", r.dst, "an axis of %s is resized, which %s has no part in", s.name(r.src), s.name(r.dst))
-	case there == len(inputs(&t)):
+	case there == len((&t).Inputs()):
 		return r.apply(t, in)
 	}
-	for k, a := range inputs(&t) {
+	for k, a := range (&t).Inputs() {
 		if in[k] != core.NoAxis {
 			r.image[t.Out[0]] = in[k]
 		} else if !s.isBroadcast(a) {
@@ -113,11 +113,11 @@ func (r *replayer) apply(t core.Transform, in [2]core.AxisID) error {
 	}
 	u := *s.f.Transform(id)
 	at := slices.Index(r.live, in[0])
-	r.live = slices.Replace(r.live, at, at+1, results(&u)...)
+	r.live = slices.Replace(r.live, at, at+1, (&u).Results()...)
 	if in[1] != core.NoAxis {
 		r.live = slices.DeleteFunc(r.live, func(a core.AxisID) bool { return a == in[1] })
 	}
-	for k, a := range results(&t) {
+	for k, a := range (&t).Results() {
 		r.image[a] = u.Out[k]
 	}
 	return nil
@@ -132,7 +132,7 @@ func (r *replayer) equal(t *core.Transform, in [2]core.AxisID) (core.TransformID
 		}
 	}
 	for _, id := range r.own {
-		for _, a := range inputs(r.s.f.Transform(id)) {
+		for _, a := range r.s.f.Transform(id).Inputs() {
 			if a == in[0] || a == in[1] {
 				return 0, r.s.refuse("replay", r.dst, "%s has another transform of an axis that %s transforms", r.s.name(r.dst), r.s.name(r.src))
 			}
@@ -153,11 +153,11 @@ func (r *replayer) loop(head []core.AxisID) ([]core.AxisID, int, error) {
 	rest := slices.DeleteFunc(slices.Clone(r.live), func(a core.AxisID) bool { return slices.Contains(first, a) })
 	for _, id := range r.history {
 		t := r.s.f.Transform(id)
-		if !containsAll(rest, inputs(t)) {
+		if !containsAll(rest, t.Inputs()) {
 			continue
 		}
 		at := slices.Index(rest, t.In[0])
-		rest = slices.Replace(rest, at, at+1, results(t)...)
+		rest = slices.Replace(rest, at, at+1, t.Results()...)
 		rest = slices.DeleteFunc(rest, func(a core.AxisID) bool { return a == t.In[1] })
 	}
 	// What was reordered stays so.
@@ -165,7 +165,7 @@ func (r *replayer) loop(head []core.AxisID) ([]core.AxisID, int, error) {
 	slices.SortStableFunc(rest, func(a, b core.AxisID) int { return slices.Index(old, a) - slices.Index(old, b) })
 	loop := slices.Concat(first, rest)
 	for _, id := range r.own {
-		if slices.ContainsFunc(inputs(r.s.f.Transform(id)), func(a core.AxisID) bool { return slices.Contains(loop, a) }) {
+		if slices.ContainsFunc(r.s.f.Transform(id).Inputs(), func(a core.AxisID) bool { return slices.Contains(loop, a) }) {
 			return nil, 0, r.s.refuse("replay", r.dst, "the loops of %s would end above its logical axes", r.s.name(r.dst))
 		}
 	}
@@ -193,7 +193,7 @@ func (s *Scheduled) replaySibling(from, to core.ValID) ([]core.AxisID, error) {
 			continue
 		}
 		in := [2]core.AxisID{core.NoAxis, core.NoAxis}
-		for k, a := range inputs(&t) {
+		for k, a := range (&t).Inputs() {
 			in[k] = image[a]
 		}
 		at := slices.IndexFunc(history, func(id core.TransformID) bool {
@@ -209,7 +209,7 @@ func (s *Scheduled) replaySibling(from, to core.ValID) ([]core.AxisID, error) {
 		default:
 			u = s.mergeAxes(in[0], in[1])
 		}
-		for k, a := range results(&t) {
+		for k, a := range (&t).Results() {
 			image[a] = s.f.Transform(u).Out[k]
 		}
 	}

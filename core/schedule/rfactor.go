@@ -98,7 +98,7 @@ type rfactor struct {
 // to v's own logical axes, are in the logical domain of the first step.
 func (r *rfactor) sort() {
 	d := &r.s.f.Val(r.v).Domain
-	r.exposed = above(r.s.f, d.Logical, r.first)
+	r.exposed = r.s.f.TransformsTo(d.Logical, r.first)
 	r.logical = slices.Clone(d.Root)
 	for _, id := range r.s.history(r.v) {
 		if slices.Contains(r.exposed, id) {
@@ -112,7 +112,7 @@ func (r *rfactor) sort() {
 // applied returns axes with the inputs of t replaced by its results.
 func applied(axes []core.AxisID, t *core.Transform) []core.AxisID {
 	at := slices.Index(axes, t.In[0])
-	out := slices.Replace(slices.Clone(axes), at, at+1, results(t)...)
+	out := slices.Replace(slices.Clone(axes), at, at+1, t.Results()...)
 	return slices.DeleteFunc(out, func(a core.AxisID) bool { return a == t.In[1] })
 }
 
@@ -123,7 +123,7 @@ func (r *rfactor) reducedFirst(a core.AxisID) bool {
 	}
 	for _, id := range r.exposed {
 		t := r.s.f.Transform(id)
-		if slices.Contains(inputs(t), a) && slices.ContainsFunc(results(t), r.reducedFirst) {
+		if slices.Contains(t.Inputs(), a) && slices.ContainsFunc(t.Results(), r.reducedFirst) {
 			return true
 		}
 	}
@@ -157,11 +157,11 @@ func (r *rfactor) partial() core.Domain {
 // copy appends a transform like id of the copies of its inputs.
 func (r *rfactor) copy(id core.TransformID, copies map[core.AxisID]core.AxisID, like func(core.AxisID) core.Axis) {
 	t := *r.s.f.Transform(id)
-	outs, made := slices.Clone(results(&t)), []core.Axis(nil)
+	outs, made := slices.Clone((&t).Results()), []core.Axis(nil)
 	for _, a := range outs {
 		made = append(made, like(a))
 	}
-	for k, a := range inputs(&t) {
+	for k, a := range (&t).Inputs() {
 		t.In[k] = copies[a]
 	}
 	u := r.s.f.Transform(r.s.f.AddTransform(t, made...))

@@ -151,7 +151,7 @@ func across(info []surviving, pairs []axisPair, down bool) []surviving {
 // or back: an axis becomes all those that a transform makes of it.
 func (s *Scheduled) throughHistory(v core.ValID, info []surviving, down bool) []surviving {
 	d := &s.f.Val(v).Domain
-	target, steps := d.Root, above(s.f, d.Logical)
+	target, steps := d.Root, s.f.TransformsTo(d.Logical)
 	if down {
 		target = d.Logical
 	} else {
@@ -162,7 +162,7 @@ func (s *Scheduled) throughHistory(v core.ValID, info []surviving, down bool) []
 		reached := slices.Clone(x.axes)
 		for _, id := range steps {
 			t := s.f.Transform(id)
-			from, to := results(t), inputs(t)
+			from, to := t.Results(), t.Inputs()
 			if down {
 				from, to = to, from
 			}

@@ -84,7 +84,7 @@ func (s *Scheduled) tensorText(v core.ValID, transforms bool) string {
 
 func (s *Scheduled) transformText(id core.TransformID) string {
 	t := s.f.Transform(id)
-	in, out := s.plainNames(inputs(t)), s.plainNames(results(t))
+	in, out := s.plainNames(t.Inputs()), s.plainNames(t.Results())
 	switch t.Kind {
 	case core.Split:
 		side := "outer"

@@ -74,7 +74,7 @@ func (s *Scheduled) Split(v core.ValID, axis int, factor int64, inner bool) erro
 		return core.InvalidArgumentf("split(): factor is %d; it must be positive", factor)
 	}
 	t := s.splitAxis(a, s.f.Scalars().Int(factor), inner)
-	s.replace(v, at, 1, results(s.f.Transform(t))...)
+	s.replace(v, at, 1, s.f.Transform(t).Results()...)
 	return nil
 }
 
@@ -316,14 +316,14 @@ func (s *Scheduled) covers(call string, v core.ValID, domain, axes []core.AxisID
 		return core.InvalidArgumentf("%s(): axis %d of the domain for %s is there twice", call, k, s.name(v))
 	}
 	left := slices.Clone(axes)
-	steps := above(s.f, axes)
+	steps := s.f.TransformsTo(axes)
 	for i := len(steps) - 1; i >= 0; i-- { // undo transforms until domain is left
 		t := s.f.Transform(steps[i])
-		if containsAll(domain, results(t)) || !containsAll(left, results(t)) {
+		if containsAll(domain, t.Results()) || !containsAll(left, t.Results()) {
 			continue
 		}
-		left = slices.DeleteFunc(left, func(a core.AxisID) bool { return slices.Contains(results(t), a) })
-		left = append(left, inputs(t)...)
+		left = slices.DeleteFunc(left, func(a core.AxisID) bool { return slices.Contains(t.Results(), a) })
+		left = append(left, t.Inputs()...)
 	}
 	slices.Sort(left)
 	if want := slices.Sorted(slices.Values(domain)); !slices.Equal(left, want) {
