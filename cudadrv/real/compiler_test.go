@@ -4,6 +4,7 @@ package real
 
 import (
 	"errors"
+	"os"
 	"sync"
 	"testing"
 
@@ -17,7 +18,7 @@ func compile(t *testing.T, source, arch string) (cudadrv.Compiled, error) {
 	t.Helper()
 	c, err := Driver{}.Compile(source, cudadrv.CompileOptions{Arch: arch})
 	var none *cudadrv.Unavailable
-	if errors.As(err, &none) {
+	if errors.As(err, &none) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
 	return c, err
