@@ -99,6 +99,26 @@ output %1 alias %0
 output %2
 `, func(t *testing.T, s *schedule.Scheduled) { must(t, s.InlineAt(tv(s, 1), 1, false)) },
 			"tv1 is written to the memory of tv0, of which an element may be read after that"},
+		{"a block that reads while the first one overwrites", `%0 = tensor f32 [8] contiguity=[yes]
+%1 = tensor f32 [-1, 8] contiguity=[yes, yes]
+%2 = neg %0
+%3 = exp %1
+output %2 alias %0
+output %3
+`, func(t *testing.T, s *schedule.Scheduled) {
+			_, err := s.CacheAfter(tv(s, 0), nil)
+			must(t, err, s.Parallelize(tv(s, 3), 0, schedule.BIDx), s.InlineMost(nil, nil))
+		}, "tv2 is written to the memory of tv0, of which an element may be read after that"},
+		{"results in different memory", `%0 = tensor f32 [-1, 8] contiguity=[yes, yes]
+%1, %2, %3 = welford %0 dims=[1]
+%4 = neg %2
+%5 = exp %0
+output %1
+output %4
+output %5
+`, func(t *testing.T, s *schedule.Scheduled) {
+			must(t, s.Parallelize(tv(s, 5), 1, schedule.TIDx), s.InlineMost(nil, nil))
+		}, "are results of one reduction and not in the same memory, and several threads compute them: cache them before"},
 		{"the last blocks of two reductions", `%0 = tensor f32 [-1, 8] contiguity=[yes, yes]
 %1 = mul %0, %0
 %2 = sum %0 dims=[0] keepdim=false dtype=f32
@@ -150,6 +170,20 @@ func TestPasses(t *testing.T) {
 		complete = p.Complete
 	}
 	require.True(t, complete)
+}
+
+// The parts of a sum of halves are not rounded: each would be within an error of
+// the result that a comparison allows.
+func TestPartsAreNotRounded(t *testing.T) {
+	s := parsed(t, "%0 = tensor f16 [4, 64] contiguity=[yes, yes]\n%1 = sum %0 dims=[1] keepdim=false dtype=f16\noutput %1\n")
+	sum, err := s.CacheBefore(tv(s, 1))
+	must(t, err, s.Split(sum, 1, 8, true))
+	_, err = s.RFactor(sum, []int{1})
+	must(t, err)
+	k, err := lowered(s, Options{})
+	must(t, err)
+	require.Contains(t, k.String(), "f16(")
+	require.NotContains(t, k.String(), "f32(f16(")
 }
 
 // Each parallel type is lowered, or the refusal says what to use instead.

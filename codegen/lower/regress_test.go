@@ -126,6 +126,20 @@ output %3 alias %1
 tv2.parallelize(1, block_x)
 tv3.parallelize(0, block_x)
 `},
+	// Copies of parts of which some are of nothing.
+	{"copied parts of a welford", `%0 = tensor f32 [-1] contiguity=[yes]
+%1, %2, %3 = welford %0 dims=[0]
+output %1
+output %2
+output %3
+`, [][]int64{{2}}, `tv1.split(0, 4)
+tv2.split(0, 4)
+tv3.split(0, 4)
+tv4, tv5, tv6 = tv1.rfactor([0])
+tv7 = tv4.cache_after()
+tv8 = tv5.cache_after()
+tv9 = tv6.cache_after()
+`},
 }
 
 func TestRegressions(t *testing.T) {
