@@ -26,7 +26,8 @@ type Mapping struct {
 
 // Map computes the mapping of s. Errors: a fusion whose axes cannot be told
 // apart, a broadcast inlined into two axes, compute positions that no nest of
-// loops has, two parallel types in one loop.
+// loops has, results of one expression in different loops, two parallel types in
+// one loop.
 func Map(s *Scheduled) (*Mapping, error) { return mapWith(s, true) }
 
 // mapWith is Map; without partial, steps 4 and 5 of promotion are left out.
@@ -45,6 +46,9 @@ func mapWith(s *Scheduled, partial bool) (*Mapping, error) {
 	if m.exact, m.throughInputs, err = s.exactClasses(m.f); err != nil {
 		return nil, err
 	}
+	if err = m.checkResults(); err != nil {
+		return nil, err
+	}
 	p := &promoter{s: s, f: m.f, exact: m.exact, loops: m.loops, partial: partial}
 	if m.promotion, err = p.promotions(); err != nil {
 		return nil, err
@@ -60,6 +64,26 @@ func mapWith(s *Scheduled, partial bool) (*Mapping, error) {
 	}
 	m.parallel, err = s.loopTypes(m.loops)
 	return m, err
+}
+
+// checkResults fails if results of one expression, which one statement computes,
+// have loops that are not each other's, place by place. Loops of equal extents
+// may still be over different axes.
+func (m *Mapping) checkResults() error {
+	for _, id := range m.s.analysis().order {
+		out := m.f.Expr(id).Out
+		first := m.s.Loop(out[0])
+		for _, v := range out[1:] {
+			loop := m.s.Loop(v)
+			for k := range max(len(first), len(loop)) {
+				if k >= min(len(first), len(loop)) || !m.exact.same(first[k], loop[k]) {
+					return m.s.refuse("results", v, "%s and %s are results of one expression, and their loops differ from place %d on; give them the same ones",
+						m.s.name(out[0]), m.s.name(v), k)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // checkPromotions fails if a loop has no promotion: no axis covers what its

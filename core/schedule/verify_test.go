@@ -40,6 +40,14 @@ output %3
 			s.setLoop(v(2), []core.AxisID{a, a})
 		}},
 		{"siblings", "have different loops", func(s *Scheduled, v func(int) core.ValID) { require.NoError(t, s.Split(v(5), 0, 4, true)) }},
+		{"siblings of other axes", "their loops differ from place 1 on", func(s *Scheduled, v func(int) core.ValID) {
+			for n := 4; n <= 6; n++ {
+				require.NoError(t, s.Split(v(n), 0, 6, true)) // now 2, 6, and 6 that are reduced
+			}
+			_, err := Map(s)
+			require.NoError(t, err)
+			require.NoError(t, s.Reorder(v(6), map[int]int{1: 2}))
+		}},
 		{"sibling positions", "have different loops", func(s *Scheduled, v func(int) core.ValID) { s.tensors[v(5)].position = 1 }},
 		{"position range", "has position 3 and 2 axes", func(s *Scheduled, v func(int) core.ValID) { s.tensors[v(2)].position = 3 }},
 		{"position", "has position 2, but axis 1 of tv2 does not correspond", func(s *Scheduled, v func(int) core.ValID) {
