@@ -74,6 +74,13 @@ static PyObject *compare(PyObject *x, PyObject *y, int op) {
   };
   /* == with anything else is false, as everywhere in Python. */
   if ((op == Py_EQ || op == Py_NE) && !is_operand(y) && !foreign_advice(y)) Py_RETURN_NOTIMPLEMENTED;
+  /* A complete fusion has no new operations: there it asks for the same value, as `in` and sets do. */
+  if ((op == Py_EQ || op == Py_NE) && is_val(x) && is_val(y)) {
+    PartObject *a = (PartObject *)x, *b = (PartObject *)y;
+    int64_t is_complete;
+    if (!fact_of(a->fusion, NVFI_FROZEN, 0, &is_complete)) return NULL;
+    if (is_complete) return PyBool_FromLong((a->fusion == b->fusion && a->id == b->id) == (op == Py_EQ));
+  }
   return binary(comparisons[op], x, y);
 }
 

@@ -293,9 +293,9 @@ class FusionDefinition:
     def manual_execute(self, inputs: Inputs, heuristic_params: "HeuristicParams | None" = None) -> list[torch.Tensor]:
         """Runs the fusion by the schedule that the program made, and returns its outputs.
 
-        The schedule is that of the first call: `ke`, the KernelExecutor, holds it. heuristic_params: its lparams and
-        cparams hold for the kernel. This build runs it on CPU tensors in a simulator, as a device of compute capability
-        9.0 would, which reports what such a device would leave undefined.
+        The schedule is that of the first call: `ke`, the KernelExecutor, holds it. heuristic_params: its lparams hold
+        for every launch; its cparams are accepted and change nothing. This build runs it on CPU tensors in a simulator,
+        as a device of compute capability 9.0 would, which reports what such a device would leave undefined.
 
         Raises AssertionError after execute(), MissingDefinition without a definition, InvalidArgument for inputs that
         do not fit the definition and for a schedule that is not legal or exceeds the device, Unsupported for one that
@@ -306,6 +306,12 @@ class FusionDefinition:
         self._defined()
         inputs = as_list(inputs, "manual_execute()")
         if not hasattr(self, "ke"):
+            from nvfuser_go.parameters import HeuristicParams
+
+            if not isinstance(heuristic_params, HeuristicParams | None):
+                raise InvalidType(
+                    f"manual_execute(): heuristic_params must be HeuristicParams or None, got {heuristic_params!r}"
+                )
             executor = KernelExecutor()
             given = () if heuristic_params is None else (heuristic_params.lparams, heuristic_params.cparams)
             executor.compile(self.fusion, inputs, *given)

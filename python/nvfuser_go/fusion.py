@@ -455,6 +455,7 @@ class KernelExecutor:
         """Takes the schedule of the fusion as it is now; later schedule calls do not count.
 
         launch_constraints: the numbers of threads and blocks that every launch must have, where they are not -1.
+        compile_params are kept for run() to compare and change nothing: the index type is that which the sizes need.
         args: inputs, by which what depends on sizes is checked now; without them it is when the kernel runs.
         Raises as FusionDefinition.manual_execute.
         """

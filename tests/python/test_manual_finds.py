@@ -9,6 +9,7 @@ from nvfuser_go import (
     DataType,
     FusionDefinition,
     InvalidArgument,
+    InvalidType,
     LoadStoreOpType,
     MemoryType,
     ParallelType,
@@ -134,3 +135,29 @@ def test_a_long_loop_can_be_interrupted():
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_tensors_of_a_complete_fusion_compare_as_themselves():
+    fd, x, y = tripled()
+    for _ in range(2):  # complete, then scheduled
+        again = [v for v in fd.fusion.vals() if v.is_tensor()]
+        assert y in again
+        assert again.index(x) == 0
+        assert x != y
+        assert (x == y) is False
+        assert {x, y} == set(again)
+        assert tripled()[2] not in again
+        y.split(0, 2)
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1], True)
+        fd.add_output(y := fd.ops.neg(x))
+        assert (x == y).dtype() == DataType.Bool  # an operation
+        y.split(0, 2)
+        assert x in [y, x]
+        assert (x == y) is False
+
+
+def test_heuristic_parameters_of_another_type():
+    fd, _, _ = tripled()
+    with pytest.raises(InvalidType, match=r"heuristic_params must be HeuristicParams or None, got 5"):
+        fd.manual_execute([torch.ones(2, 3)], 5)
