@@ -109,6 +109,16 @@ output %3
 			_, err := s.CacheAfter(tv(s, 0), nil)
 			must(t, err, s.Parallelize(tv(s, 3), 0, schedule.BIDx), s.InlineMost(nil, nil))
 		}, "tv2 is written to the memory of tv0, of which an element may be read after that"},
+		{"a block that reads what the first one writes", `%0 = tensor f32 [8] contiguity=[yes]
+%1 = tensor f32 [-1, 8] contiguity=[yes, yes]
+%2 = exp %0
+%3 = neg %2
+%4 = broadcast %3 is_broadcast_dim=[true, false]
+%5 = add %4, %1
+output %5
+`, func(t *testing.T, s *schedule.Scheduled) {
+			must(t, s.SetMemory(tv(s, 2), schedule.Global), s.Parallelize(tv(s, 5), 0, schedule.BIDx), s.InlineAt(tv(s, 4), 2, false))
+		}, "tv3 reads tv2 in global memory, which another block along blockIdx.x writes: this needs a kernel of its own"},
 		{"results in different memory", `%0 = tensor f32 [-1, 8] contiguity=[yes, yes]
 %1, %2, %3 = welford %0 dims=[1]
 %4 = neg %2

@@ -65,7 +65,7 @@ type Order uint8
 const (
 	Forward Order = iota
 	Reverse
-	Random // by Options.Seed
+	Random // by Options.Seed; few blocks take turns, at atomics
 )
 
 // Options choose how a kernel is run.
