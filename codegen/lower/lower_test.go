@@ -119,6 +119,15 @@ output %5
 `, func(t *testing.T, s *schedule.Scheduled) {
 			must(t, s.SetMemory(tv(s, 2), schedule.Global), s.Parallelize(tv(s, 5), 0, schedule.BIDx), s.InlineAt(tv(s, 4), 2, false))
 		}, "tv3 reads tv2 in global memory, which another block along blockIdx.x writes: this needs a kernel of its own"},
+		{"a last block that reads what the first one writes", `%0 = tensor f32 [8] contiguity=[yes]
+%1 = tensor f32 [-1, 8] contiguity=[yes, yes]
+%2 = exp %0
+%3 = sum %1 dims=[0] keepdim=false dtype=f32
+%4 = add %3, %2
+output %4
+`, func(t *testing.T, s *schedule.Scheduled) {
+			must(t, s.SetMemory(tv(s, 2), schedule.Global), s.Parallelize(tv(s, 3), 0, schedule.BIDx), s.Parallelize(tv(s, 3), 1, schedule.TIDx), s.Parallelize(tv(s, 4), 0, schedule.TIDx))
+		}, "tv4 is computed by the last block along blockIdx.x and reads tv2 in global memory, which another one writes"},
 		{"results in different memory", `%0 = tensor f32 [-1, 8] contiguity=[yes, yes]
 %1, %2, %3 = welford %0 dims=[1]
 %4 = neg %2
