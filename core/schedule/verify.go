@@ -68,7 +68,8 @@ func (w *verifier) tensor(v core.ValID) {
 	s := w.s
 	for k, a := range s.f.Val(v).Domain.Logical {
 		if s.kind(a) == core.Symbolic {
-			w.bad("%s: whether dimension %d broadcasts is not known", s.name(v), k)
+			w.errs = append(w.errs, s.refuse("symbolic", v, "%s: whether dimension %d broadcasts is not known before the fusion runs: "+
+				"define its inputs with sizes that are numbers", s.name(v), k))
 		}
 	}
 	if s.isInput(v) {

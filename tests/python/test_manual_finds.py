@@ -161,3 +161,12 @@ def test_heuristic_parameters_of_another_type():
     fd, _, _ = tripled()
     with pytest.raises(InvalidType, match=r"heuristic_params must be HeuristicParams or None, got 5"):
         fd.manual_execute([torch.ones(2, 3)], 5)
+
+
+def test_broadcasts_that_depend_on_inputs_are_refused():
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1, -1], True)
+        fd.add_output(fd.ops.neg(fd.ops.slice(x, [0, 1], [2, 2])))
+    with pytest.raises(Unsupported, match=r"dimension 0 broadcasts is not known .* sizes that are numbers") as failure:
+        fd.manual_execute([torch.ones(2, 3)])
+    assert failure.value.refusals[0][:2] == ("schedule", "symbolic")
