@@ -68,7 +68,8 @@ func (l *lowering) context(v core.ValID, withoutReductions bool) *context {
 	return c
 }
 
-// ownReach returns the classes that the tensor iterates by loops of its own.
+// ownReach returns the classes that the tensor iterates by loops of its own: what
+// they are parts of, and the parts of that.
 func (c *context) ownReach() map[core.AxisID]bool {
 	reach := map[core.AxisID]bool{}
 	var work []core.AxisID
@@ -83,10 +84,15 @@ func (c *context) ownReach() map[core.AxisID]bool {
 		work = work[:len(work)-1]
 		for _, r := range c.graph.touching[class] {
 			rel := &c.graph.relation[r]
-			if slices.ContainsFunc(rel.out, func(x core.AxisID) bool { return !reach[x] }) {
-				continue
+			lacks := func(x core.AxisID) bool { return !reach[x] }
+			var more []core.AxisID
+			switch {
+			case !slices.ContainsFunc(rel.out, lacks):
+				more = rel.in
+			case !rel.moves && !slices.ContainsFunc(rel.in, lacks):
+				more = rel.out
 			}
-			for _, x := range rel.in {
+			for _, x := range more {
 				if !reach[x] {
 					reach[x] = true
 					work = append(work, x)

@@ -140,6 +140,30 @@ tv7 = tv4.cache_after()
 tv8 = tv5.cache_after()
 tv9 = tv6.cache_after()
 `},
+	// The sum's own loop leads to the parts in which its operand is stored; the loops
+	// that it shares with another tensor run over parts of the same extents.
+	{"parts of an own loop", `%0 = tensor i64 [16] contiguity=[yes]
+%1 = tensor i64 [1] contiguity=[none]
+%2 = tensor i64 [16, 2, 1] contiguity=[yes, yes, none]
+%3 = sub %1, %0
+%4 = broadcast %0 is_broadcast_dim=[false, true]
+%5 = broadcast %1 is_broadcast_dim=[true, false]
+%6 = add %4, %5
+%7 = broadcast %6 is_broadcast_dim=[false, true, false]
+%8 = neg %7
+%9 = add %2, %8
+output %3
+output %9
+`, [][]int64{{16}, {1}, {16, 2, 1}}, `tv10 = tv0.cache_after()
+tv11 = tv1.cache_after()
+tv12 = tv3.cache_before()
+tv12.split(0, 2)
+tv12.split(0, 4)
+tv12.split(2, 4)
+transform_like(tv12, [tv0, tv10, tv4, tv1, tv11, tv3, tv2, tv5, tv6, tv7, tv8, tv9])
+inline_at(tv5, 3, False, [tv5])
+inline_at(tv11, 3, False, [tv11])
+`},
 }
 
 func TestRegressions(t *testing.T) {
