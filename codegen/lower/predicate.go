@@ -302,8 +302,9 @@ func (c *context) sharesLoop() bool {
 
 // foreign returns the tests that the indices are 0, walking back from the
 // promoted loops that are selected, of the classes that are no axes of the
-// tensor or that it iterates itself. A resize is not walked: where the index of
-// one side is 0 that of the other is not.
+// tensor or that it iterates itself. An axis of one element that nothing leads to has
+// index 0. A resize is not walked: where the index of one side is 0 that of the
+// other is not.
 func (c *context) foreign(selected func(alienLoop) bool) []scalar.ID {
 	v, leaf := map[core.AxisID]index{}, map[core.AxisID]bool{}
 	var work []core.AxisID
@@ -319,17 +320,27 @@ func (c *context) foreign(selected func(alienLoop) bool) []scalar.ID {
 	mine := c.tensor.mine
 	known := func(a core.AxisID) bool { _, ok := v[a]; return ok }
 	unknown := func(a core.AxisID) bool { return !known(a) }
-	for len(work) > 0 {
-		class := work[0]
-		work = work[1:]
-		for _, k := range c.graph.touching[class] {
+	var later []int // relations that lack nothing but axes of one element
+	for len(work)+len(later) > 0 {
+		relations, isLast := later, len(work) == 0
+		if later = nil; !isLast {
+			relations, later, work = c.graph.touching[work[0]], relations, work[1:]
+		}
+		for _, k := range relations {
 			r := &c.graph.relation[k]
-			if r.moves || slices.ContainsFunc(r.out, func(a core.AxisID) bool { return !known(a) || mine[a] }) || !slices.ContainsFunc(r.in, unknown) {
+			stops := func(a core.AxisID) bool { return known(a) && mine[a] || unknown(a) && !c.isOne(a) }
+			switch {
+			case r.moves || slices.ContainsFunc(r.out, stops) || !slices.ContainsFunc(r.in, unknown):
+				continue
+			case slices.ContainsFunc(r.out, unknown) && !isLast:
+				later = append(later, k)
 				continue
 			}
 			from := make([]index, len(r.out))
 			for i, a := range r.out {
-				from[i] = v[a]
+				if from[i] = c.t.Int(0); known(a) {
+					from[i] = v[a]
+				}
 				leaf[a] = leaf[a] && slices.Contains(r.in, a) // a merge with one element
 			}
 			for i, e := range c.across(r, false, from) {

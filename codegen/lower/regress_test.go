@@ -74,6 +74,27 @@ inline_at(tv2, 2, False, [tv2])
 inline_at(tv3, 2, False, [tv3])
 inline_at(tv1, 2, False, [tv1])
 `},
+	// The writer among blocks of a promoted loop is the first of what is no axis of
+	// the tensor, also if a split by 1 lies between that and the loop.
+	{"writer behind a split by 1", `%0 = tensor i64 [12, 16] contiguity=[yes, yes]
+%1 = tensor i64 [12] contiguity=[yes]
+%2 = tensor i64 [12] contiguity=[yes]
+%3 = broadcast %1 is_broadcast_dim=[false, true]
+%4 = mul %3, %0
+%5 = mul %1, %2
+output %4
+output %5
+`, [][]int64{{12, 16}, {12}, {12}}, `tv6 = tv1.cache_after()
+tv4.reorder({0: 1})
+tv4.split(1, 4)
+tv4.merge(0, 1)
+tv4.split(0, 1)
+tv4.merge(1, 2)
+tv4.split(1, 4)
+transform_like(tv4, [tv1, tv6, tv3, tv0, tv2, tv5])
+inline_most()
+tv5.parallelize(0, grid_z)
+`},
 	// A vectorised copy of what only the last block has is made by that block, and
 	// read by no other.
 	{"vector of a reduction across blocks", `%0 = tensor i64 [8, 16] contiguity=[yes, yes]
