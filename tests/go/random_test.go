@@ -3,6 +3,8 @@ package tests
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,8 +16,9 @@ import (
 	"nvfuser_go/core/schedule/schedulefuzz"
 )
 
-// TestRandomKernels takes a fixed sample of random programs through the simulator,
-// the compiler of the host and NVRTC. Package lower's tests simulate many more.
+// TestRandomKernels takes a sample of random programs, from KERNELS_SEED on (0),
+// through the simulator, the compiler of the host and NVRTC. Package lower's tests
+// simulate many more.
 func TestRandomKernels(t *testing.T) {
 	c := &corpus{of: map[*subject]*uniqueKernel{}, costs: map[*subject]*cost{}}
 	each := 4
@@ -46,10 +49,11 @@ func TestRandomKernels(t *testing.T) {
 
 // sample adds the first n programs that can be lowered, and simulates them.
 func (c *corpus) sample(t *testing.T, name string, n int, program func(seed uint64) *schedulefuzz.Program) {
-	for seed := uint64(0); n > 0; seed++ {
-		require.Less(t, seed, uint64(200), name)
+	first, _ := strconv.ParseUint(os.Getenv("KERNELS_SEED"), 10, 64)
+	for seed := first; n > 0; seed++ {
+		require.Less(t, seed, first+200, name)
 		p := program(seed)
-		if p == nil {
+		if p == nil || p.Schedule.Verify() != nil {
 			continue
 		}
 		want, err := trial.Want(p.Fusion, p.Inputs, randomState)
