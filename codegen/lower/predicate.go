@@ -271,7 +271,7 @@ func (w *unsafeWalk) resize(t *core.Transform, forward bool, in, out core.AxisID
 func (c *context) onceAtPromoted() ([]scalar.ID, error) {
 	t := c.tensor
 	memory := c.s.Memory(t.v)
-	tests := c.foreign(func(x alienLoop) bool {
+	tests := c.foreign(c.isFirst, func(x alienLoop) bool {
 		apart := c.isPrivate(memory, x.axis) && !c.isReduced(x.axis) // what threads have of a reduced axis is combined
 		return x.position >= t.storage.position && !apart && c.repeats(x)
 	})
@@ -300,12 +300,18 @@ func (c *context) sharesLoop() bool {
 	return false
 }
 
-// foreign returns the tests that the indices are 0, walking back from the
-// promoted loops that are selected, of the classes that are no axes of the
-// tensor or that it iterates itself. An axis of one element that nothing leads to has
+func (c *context) isFirst(_ core.AxisID, value index) scalar.ID { return c.t.Eq(value, c.t.Int(0)) }
+
+func (c *context) isWithin(class core.AxisID, value index) scalar.ID {
+	return c.t.Lt(value, c.extent(class))
+}
+
+// foreign returns tests of the indices, walking back from the promoted loops that
+// are selected, along the classes that are no axes of the tensor or that it
+// iterates itself. An axis of one element that nothing leads to has
 // index 0. A resize is not walked: where the index of one side is 0 that of the
 // other is not.
-func (c *context) foreign(selected func(alienLoop) bool) []scalar.ID {
+func (c *context) foreign(test func(class core.AxisID, value index) scalar.ID, selected func(alienLoop) bool) []scalar.ID {
 	v, leaf := map[core.AxisID]index{}, map[core.AxisID]bool{}
 	var work []core.AxisID
 	for _, x := range c.aliens {
@@ -355,7 +361,7 @@ func (c *context) foreign(selected func(alienLoop) bool) []scalar.ID {
 	var tests []scalar.ID
 	for _, class := range slices.Sorted(maps.Keys(leaf)) {
 		if leaf[class] && (!mine[class] || own[class]) {
-			tests = append(tests, c.t.Eq(v[class], c.t.Int(0)))
+			tests = append(tests, test(class, v[class]))
 		}
 	}
 	return tests
@@ -421,11 +427,14 @@ func (c *context) oneOfPromoted(id core.ExprID) (tests []scalar.ID, all bool, er
 	private := slices.ContainsFunc(c.aliens, func(x alienLoop) bool { return c.isPrivate(memory, x.axis) }) // each block has a copy to fill
 	switch {
 	case !private && (!serial || len(c.readers[t.v]) == 0):
-		return c.foreign(func(x alienLoop) bool { return c.repeats(x) }), false, nil
+		return c.foreign(c.isFirst, c.repeats), false, nil
 	case t.reduces:
 		return nil, false, c.refuse("repeated reduction", t.v, "%s is reduced by several threads at the same element, in a loop that a reader shares: cache it before", c.f.Name(t.v))
 	}
-	return nil, true, nil
+	if c.omitted == dropsSharedElements {
+		return nil, true, nil
+	}
+	return c.foreign(c.isWithin, c.repeats), true, nil // beyond the promoted loops' elements operands have no value
 }
 
 // checkLimited fails if the statement runs over blocks of which only one has

@@ -95,6 +95,35 @@ transform_like(tv4, [tv1, tv6, tv3, tv0, tv2, tv5])
 inline_most()
 tv5.parallelize(0, grid_z)
 `},
+	// Of the threads that promoted loops make write one element, only those write
+	// that have a point of the loops.
+	{"writers without a point", `%0 = tensor i64 [16, 2] contiguity=[yes, yes]
+%1 = tensor i64 [2] contiguity=[no]
+%2 = tensor i64 [6, 1, 2] contiguity=[yes, none, yes]
+%3 = tensor i64 [1, 1] contiguity=[none, none]
+%4 = broadcast %1 is_broadcast_dim=[true, false]
+%5 = add %0, %4
+%6 = broadcast %4 is_broadcast_dim=[true, false, false]
+%7 = add %2, %6
+%8 = reshape %7 new_shape=[6, 1, 2]
+%9 = mul %7, %8
+%10 = reshape %2 new_shape=[6, 2]
+%11 = sub %10, %3
+output %5
+output %9
+output %11
+`, [][]int64{{16, 2}, {2}, {6, 1, 2}, {1, 1}}, `tv12 = tv2.cache_after()
+tv8.set_memory_type(global)
+tv5.merge(0, 1)
+tv5.split(0, 4, False)
+tv5.split(1, 4)
+transform_like(tv5, [tv0, tv1, tv4, tv2, tv12, tv6, tv7, tv8, tv9, tv10, tv3, tv11])
+inline_most()
+tv4.set_memory_type(shared)
+tv10.set_memory_type(shared)
+tv4.parallelize(0, block_z)
+tv11.parallelize(3, block_z)
+`},
 	// A vectorised copy of what only the last block has is made by that block, and
 	// read by no other.
 	{"vector of a reduction across blocks", `%0 = tensor i64 [8, 16] contiguity=[yes, yes]
