@@ -431,10 +431,10 @@ func (c *context) oneOfPromoted(id core.ExprID) (tests []scalar.ID, all bool, er
 	case t.reduces:
 		return nil, false, c.refuse("repeated reduction", t.v, "%s is reduced by several threads at the same element, in a loop that a reader shares: cache it before", c.f.Name(t.v))
 	}
-	if c.omitted == dropsSharedElements {
-		return nil, true, nil
+	if memory != schedule.Global {
+		return nil, true, nil // what reads it may run at points without an element too
 	}
-	return c.foreign(c.isWithin, c.repeats), true, nil // beyond the promoted loops' elements operands have no value
+	return c.foreign(c.isWithin, c.repeats), true, nil // beyond the promoted loops' elements operands may have no value
 }
 
 // checkLimited fails if the statement runs over blocks of which only one has
