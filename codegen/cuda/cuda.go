@@ -143,23 +143,12 @@ func newPrinter(k *kir.Kernel, o Options) *printer {
 			p.asBool[i] = b.DType.IsBool()
 		}
 	}
-	p.moved(k.Body)
-	return p
-}
-
-// moved finds the Bools that are moved as bytes.
-func (p *printer) moved(block kir.Block) {
-	for _, s := range block {
-		switch s := s.(type) {
-		case kir.Move:
-			p.asBool[s.Dst.Buffer], p.asBool[s.Src.Buffer] = false, false
-		case *kir.For:
-			p.moved(s.Body)
-		case *kir.If:
-			p.moved(s.Then)
-			p.moved(s.Else)
+	k.Body.Walk(func(s kir.Statement) {
+		if m, ok := s.(kir.Move); ok { // a Bool that is moved is a byte
+			p.asBool[m.Dst.Buffer], p.asBool[m.Src.Buffer] = false, false
 		}
-	}
+	})
+	return p
 }
 
 func (p *printer) need(section string) { p.needs = append(p.needs, section) }

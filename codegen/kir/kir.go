@@ -206,6 +206,21 @@ type Value struct {
 // A Block is statements in order.
 type Block []Statement
 
+// Walk calls yield for each statement of b and of the blocks in it, those around
+// others first.
+func (b Block) Walk(yield func(Statement)) {
+	for _, s := range b {
+		yield(s)
+		switch s := s.(type) {
+		case *For:
+			s.Body.Walk(yield)
+		case *If:
+			s.Then.Walk(yield)
+			s.Else.Walk(yield)
+		}
+	}
+}
+
 // A Statement is one of the types below.
 type Statement interface{ statement() }
 

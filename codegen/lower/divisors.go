@@ -45,6 +45,6 @@ func (l *lowering) divisors() error {
 			l.b.Divisor(l.name("by"), args[1])
 		}
 	}
-	walk(k.Body, func(s kir.Statement) { statementExprs(k, s, visit) })
+	k.Body.Walk(func(s kir.Statement) { statementExprs(k, s, visit) })
 	return nil
 }

@@ -106,7 +106,7 @@ func (l *lowering) dropTests() error {
 func (l *lowering) writers() map[kir.BufferID][]*guarded {
 	k := l.b.Kernel()
 	unknown, writers := map[kir.BufferID]int{}, map[kir.BufferID][]*guarded{}
-	walk(k.Body, func(s kir.Statement) {
+	k.Body.Walk(func(s kir.Statement) {
 		eachAccess(k, s, func(a *kir.Access, write bool) {
 			if write {
 				unknown[a.Buffer]++
@@ -143,7 +143,7 @@ func (s *guarded) open() []scalar.ID {
 // eachAccess calls yield for the accesses of s to what is declared outside it.
 func (s *guarded) eachAccess(yield func(a *kir.Access, write bool)) {
 	inside := map[kir.BufferID]bool{}
-	walk(s.s.Then, func(x kir.Statement) {
+	s.s.Then.Walk(func(x kir.Statement) {
 		if d, ok := x.(kir.Declare); ok {
 			inside[d.Buffer] = true
 		}

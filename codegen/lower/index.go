@@ -198,9 +198,10 @@ func (c *context) operand(e *core.Expr, k int) operand {
 // read returns the access to the element of an operand that the statement reads.
 //
 // What is stored in the shape of loops is found from the statement's loops: that
-// of a loop that both share is its value. A reduction in promoted loops goes first by its root indices, because the
-// promoted loops may carry an axis that it iterates itself. Elements of tensors in
-// global memory are found by the logical index that the op says.
+// of a loop that both share is its value. A reduction in promoted loops goes first
+// by its root indices, because the promoted loops may carry an axis that it
+// iterates itself. Elements of tensors in global memory are found by the logical
+// index that the op says.
 func (c *context) read(o operand) (kir.Access, error) {
 	t := c.tensors[o.v]
 	var apart []apartAxis

@@ -27,7 +27,7 @@ func (l *lowering) chooseIndex() error {
 		}
 	}
 	bodyExprs(k, func(id scalar.ID) { fits = fits && w.fit(id) })
-	walk(k.Body, func(s kir.Statement) {
+	k.Body.Walk(func(s kir.Statement) {
 		if f, ok := s.(*kir.For); ok { // the index is increased once more
 			fits = fits && w.inside(w.of(f.Start).Lo, w.of(f.Stop).Hi-1+w.of(f.Step).Hi)
 		}
@@ -84,7 +84,7 @@ func (l *lowering) ranges() map[kir.SymbolID]scalar.ID {
 			}
 		}
 	}
-	walk(k.Body, func(s kir.Statement) {
+	k.Body.Walk(func(s kir.Statement) {
 		if f, ok := s.(*kir.For); ok {
 			most[f.Symbol] = f.Stop
 		}

@@ -255,10 +255,10 @@ func TestUnswitchAroundBarriers(t *testing.T) {
 			x.schedule(t, s)
 			k, err := checkWith(s, f, fusionfuzz.Inputs(f, 7, x.sizes...), Options{})
 			require.NoError(t, err)
-			walk(k.Body, func(s kir.Statement) {
+			k.Body.Walk(func(s kir.Statement) {
 				if i, ok := s.(*kir.If); ok {
 					for _, side := range []kir.Block{i.Then, i.Else} {
-						walk(side, func(s kir.Statement) {
+						side.Walk(func(s kir.Statement) {
 							_, isBarrier := s.(kir.Barrier)
 							require.False(t, isBarrier, "%v", k)
 						})

@@ -15,7 +15,7 @@ func (l *lowering) registers() error {
 	k := l.b.Kernel()
 	loops := map[kir.SymbolID]*kir.For{}
 	uses := make([]map[kir.SymbolID]bool, len(k.Buffers))
-	walk(k.Body, func(s kir.Statement) {
+	k.Body.Walk(func(s kir.Statement) {
 		if f, ok := s.(*kir.For); ok {
 			loops[f.Symbol] = f
 		}

@@ -5,20 +5,6 @@ import (
 	"nvfuser_go/core/scalar"
 )
 
-// walk calls yield for each statement, those around others first.
-func walk(b kir.Block, yield func(kir.Statement)) {
-	for _, s := range b {
-		yield(s)
-		switch s := s.(type) {
-		case *kir.For:
-			walk(s.Body, yield)
-		case *kir.If:
-			walk(s.Then, yield)
-			walk(s.Else, yield)
-		}
-	}
-}
-
 // eachAccess calls yield for the accesses of a statement itself.
 func eachAccess(k *kir.Kernel, s kir.Statement, yield func(a *kir.Access, write bool)) {
 	switch s := s.(type) {
@@ -56,7 +42,7 @@ func eachLoad(k *kir.Kernel, id kir.ValueID, yield func(*kir.Access, bool)) {
 // bodyExprs calls yield for the index expressions that threads compute, and for
 // the coordinates of accesses.
 func bodyExprs(k *kir.Kernel, yield func(scalar.ID)) {
-	walk(k.Body, func(s kir.Statement) {
+	k.Body.Walk(func(s kir.Statement) {
 		statementExprs(k, s, yield)
 		eachAccess(k, s, func(a *kir.Access, _ bool) {
 			for _, c := range a.Coords {

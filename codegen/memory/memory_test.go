@@ -45,16 +45,12 @@ func TestPlannedKernels(t *testing.T) {
 // tokens returns what orders threads in a kernel, in order of the text.
 func tokens(b kir.Block) []kir.Statement {
 	var out []kir.Statement
-	for _, s := range b {
-		switch s := s.(type) {
+	b.Walk(func(s kir.Statement) {
+		switch s.(type) {
 		case kir.AsyncCommit, kir.AsyncWait, kir.Barrier:
 			out = append(out, s)
-		case *kir.For:
-			out = append(out, tokens(s.Body)...)
-		case *kir.If:
-			out = append(append(out, tokens(s.Then)...), tokens(s.Else)...)
 		}
-	}
+	})
 	return out
 }
 

@@ -68,7 +68,7 @@ func features(x *subject) map[string]bool {
 			has["random"] = true
 		}
 	}
-	eachStatement(k.Body, func(s kir.Statement) {
+	k.Body.Walk(func(s kir.Statement) {
 		switch s := s.(type) {
 		case kir.Move:
 			has[fmt.Sprintf("vector%d", s.Dst.Width)] = true
@@ -97,22 +97,8 @@ func features(x *subject) map[string]bool {
 	return has
 }
 
-// eachStatement calls f for every statement, the outer ones first.
-func eachStatement(b kir.Block, f func(kir.Statement)) {
-	for _, s := range b {
-		f(s)
-		switch s := s.(type) {
-		case *kir.For:
-			eachStatement(s.Body, f)
-		case *kir.If:
-			eachStatement(s.Then, f)
-			eachStatement(s.Else, f)
-		}
-	}
-}
-
 // countStatements returns the number of statements in the text of a kernel.
 func countStatements(k *kir.Kernel) (n int) {
-	eachStatement(k.Body, func(kir.Statement) { n++ })
+	k.Body.Walk(func(kir.Statement) { n++ })
 	return n
 }

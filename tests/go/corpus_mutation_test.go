@@ -242,7 +242,7 @@ func ownElements(before, b kir.Block) bool {
 
 // storesShared reports whether a statement of b writes shared memory itself.
 func storesShared(k *kir.Kernel, b kir.Block) (stores bool) {
-	eachStatement(b, func(s kir.Statement) {
+	b.Walk(func(s kir.Statement) {
 		if x, ok := s.(kir.Assign); ok {
 			stores = stores || k.Buffers[x.Dst.Buffer].Space == kir.Shared
 		}
@@ -285,7 +285,7 @@ func implies(t *scalar.Table, holds, follows scalar.ID) bool {
 // touches reports whether a statement, or one inside it, reads or writes a
 // buffer.
 func touches(k *kir.Kernel, s kir.Statement, buffer kir.BufferID) (reads, writes bool) {
-	eachStatement(kir.Block{s}, func(s kir.Statement) {
+	kir.Block{s}.Walk(func(s kir.Statement) {
 		eachBuffer(k, s, func(id kir.BufferID, isWrite bool) {
 			if id == buffer {
 				reads, writes = reads || !isWrite, writes || isWrite
