@@ -18,11 +18,12 @@ type LaunchBlock struct {
 	Patches   []Patch // by offset
 }
 
-// A Patch is 8 bytes of the parameter structure that a call fills in.
+// A Patch is a part of the parameter structure that a call fills in.
 type Patch struct {
-	Offset int
+	Offset int // a multiple of Size
+	Size   int // bytes: 8, or 1, 2, 4 or 8 of a scalar, the first of its word
 	Value  ValueKind
-	Index  int // of an input, output or workspace, else 0
+	Index  int // of an input, output, workspace or word of scalars, else 0
 }
 
 // A ValueKind says what a Patch holds.
@@ -35,9 +36,10 @@ const (
 	WorkspacePointer
 	RandomSeed
 	RandomOffset
+	ScalarWord
 )
 
-var kindNames = [...]string{"input", "output", "workspace", "seed", "offset"}
+var kindNames = [...]string{"input", "output", "workspace", "seed", "offset", "scalar"}
 
 func (k ValueKind) String() string {
 	if int(k) < len(kindNames) {
@@ -50,6 +52,53 @@ func (k ValueKind) String() string {
 type CallValues struct {
 	Inputs, Outputs, Workspaces []uintptr
 	Seed, Offset                uint64
+	Scalars                     []uint64
+}
+
+// ValueCounts are how many values of each kind a call brings. As an array of
+// 64-bit words they are ordered: inputs, outputs, workspaces, seed, offset,
+// scalars.
+type ValueCounts struct{ Inputs, Outputs, Workspaces, Scalars int }
+
+// Total returns the number of words.
+func (n ValueCounts) Total() int { return n.Inputs + n.Outputs + n.Workspaces + 2 + n.Scalars }
+
+// Place returns the index among the words of what p wants; an error if calls do
+// not bring it.
+func (n ValueCounts) Place(p Patch) (int, error) {
+	first, count := 0, n.Inputs
+	switch pointers := n.Inputs + n.Outputs + n.Workspaces; p.Value {
+	case OutputPointer:
+		first, count = n.Inputs, n.Outputs
+	case WorkspacePointer:
+		first, count = n.Inputs+n.Outputs, n.Workspaces
+	case RandomSeed:
+		first, count = pointers, 1
+	case RandomOffset:
+		first, count = pointers+1, 1
+	case ScalarWord:
+		first, count = pointers+2, n.Scalars
+	}
+	if p.Index >= count {
+		return 0, fmt.Errorf("patch at %d wants %v %d, and the call brings %d", p.Offset, p.Value, p.Index, count)
+	}
+	return first + p.Index, nil
+}
+
+// Counts returns how many there are.
+func (v CallValues) Counts() ValueCounts {
+	return ValueCounts{len(v.Inputs), len(v.Outputs), len(v.Workspaces), len(v.Scalars)}
+}
+
+// Words returns them as one array.
+func (v CallValues) Words() []uint64 {
+	words := make([]uint64, 0, v.Counts().Total())
+	for _, pointers := range [][]uintptr{v.Inputs, v.Outputs, v.Workspaces} {
+		for _, p := range pointers {
+			words = append(words, uint64(p))
+		}
+	}
+	return append(append(words, v.Seed, v.Offset), v.Scalars...)
 }
 
 // MaxArguments is how many bytes of parameters a launch has at most: what every
@@ -57,8 +106,8 @@ type CallValues struct {
 const MaxArguments = 4096
 
 // Check returns what is wrong with the block, which is a mistake of whoever made
-// it: a patch that is outside, misaligned, out of order or overlaps another, too
-// many bytes, or no threads.
+// it: a patch that is outside, misaligned, out of order, of another size or
+// overlaps another, too many bytes, or no threads.
 func (l *LaunchBlock) Check() error {
 	if len(l.Arguments) > MaxArguments {
 		return fmt.Errorf("%d bytes of parameters, and a launch takes %d", len(l.Arguments), MaxArguments)
@@ -68,10 +117,12 @@ func (l *LaunchBlock) Check() error {
 		switch {
 		case int(p.Value) >= len(kindNames) || p.Index < 0:
 			return fmt.Errorf("patch at %d of %v %d: there is no such value", p.Offset, p.Value, p.Index)
-		case p.Offset < end || p.Offset%8 != 0 || p.Offset+8 > len(l.Arguments):
-			return fmt.Errorf("patch at %d of %v %d: not at a multiple of 8 from %d on in %d bytes", p.Offset, p.Value, p.Index, end, len(l.Arguments))
+		case p.Size != 8 && (p.Value != ScalarWord || p.Size != 1 && p.Size != 2 && p.Size != 4):
+			return fmt.Errorf("patch at %d of %v %d has %d bytes", p.Offset, p.Value, p.Index, p.Size)
+		case p.Offset < end || p.Offset%p.Size != 0 || p.Offset+p.Size > len(l.Arguments):
+			return fmt.Errorf("patch at %d of %v %d: not at a multiple of %d from %d on in %d bytes", p.Offset, p.Value, p.Index, p.Size, end, len(l.Arguments))
 		}
-		end = p.Offset + 8
+		end = p.Offset + p.Size
 	}
 	if slices.Contains(l.Grid[:], 0) || slices.Contains(l.Block[:], 0) {
 		return fmt.Errorf("a launch of %v blocks of %v threads has no threads", l.Grid, l.Block)
@@ -87,30 +138,15 @@ func (l *LaunchBlock) Fill(into []byte, v CallValues) error {
 		return fmt.Errorf("%d bytes for parameters of %d", len(into), len(l.Arguments))
 	}
 	copy(into, l.Arguments)
+	words, n := v.Words(), v.Counts()
 	for _, p := range l.Patches {
-		word, err := v.value(p)
+		at, err := n.Place(p)
 		if err != nil {
 			return err
 		}
-		binary.LittleEndian.PutUint64(into[p.Offset:], word)
+		var bytes [8]byte
+		binary.LittleEndian.PutUint64(bytes[:], words[at])
+		copy(into[p.Offset:p.Offset+p.Size], bytes[:])
 	}
 	return nil
-}
-
-func (v CallValues) value(p Patch) (uint64, error) {
-	from := v.Inputs
-	switch p.Value {
-	case RandomSeed:
-		return v.Seed, nil
-	case RandomOffset:
-		return v.Offset, nil
-	case OutputPointer:
-		from = v.Outputs
-	case WorkspacePointer:
-		from = v.Workspaces
-	}
-	if p.Index >= len(from) {
-		return 0, fmt.Errorf("patch at %d wants %v %d, and the call brings %d", p.Offset, p.Value, p.Index, len(from))
-	}
-	return uint64(from[p.Index]), nil
 }

@@ -13,8 +13,8 @@ func block() *cudadrv.LaunchBlock {
 	return &cudadrv.LaunchBlock{
 		Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1},
 		Arguments: bytes.Repeat([]byte{0xAA}, 48),
-		Patches: []cudadrv.Patch{{0, cudadrv.InputPointer, 1}, {8, cudadrv.OutputPointer, 0}, {16, cudadrv.WorkspacePointer, 0},
-			{24, cudadrv.RandomSeed, 0}, {40, cudadrv.RandomOffset, 0}},
+		Patches: []cudadrv.Patch{{0, 8, cudadrv.InputPointer, 1}, {8, 8, cudadrv.OutputPointer, 0}, {16, 8, cudadrv.WorkspacePointer, 0},
+			{24, 8, cudadrv.RandomSeed, 0}, {32, 1, cudadrv.ScalarWord, 0}, {36, 4, cudadrv.ScalarWord, 1}, {40, 8, cudadrv.RandomOffset, 0}},
 	}
 }
 
@@ -22,11 +22,12 @@ func TestFill(t *testing.T) {
 	l := block()
 	require.NoError(t, l.Check())
 	into := make([]byte, 48)
-	v := cudadrv.CallValues{Inputs: []uintptr{1, 0x1122334455667788}, Outputs: []uintptr{2}, Workspaces: []uintptr{3}, Seed: 4, Offset: 5}
+	v := cudadrv.CallValues{Inputs: []uintptr{1, 0x1122334455667788}, Outputs: []uintptr{2}, Workspaces: []uintptr{3}, Seed: 4, Offset: 5,
+		Scalars: []uint64{0x1122, 0x1122334455667788}}
 	require.NoError(t, l.Fill(into, v))
 	require.Equal(t, []byte{0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
 		2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0,
-		0xAA, 0xAA, 0xAA, 0xAA, 0xAA, 0xAA, 0xAA, 0xAA, 5, 0, 0, 0, 0, 0, 0, 0}, into)
+		0x22, 0xAA, 0xAA, 0xAA, 0x88, 0x77, 0x66, 0x55, 5, 0, 0, 0, 0, 0, 0, 0}, into)
 	require.Equal(t, bytes.Repeat([]byte{0xAA}, 48), l.Arguments, "the block does not change")
 
 	v.Inputs = v.Inputs[:1]
@@ -37,10 +38,13 @@ func TestFill(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for name, broken := range map[string]func(l *cudadrv.LaunchBlock){
 		"outside":    func(l *cudadrv.LaunchBlock) { l.Arguments = l.Arguments[:47] },
-		"misaligned": func(l *cudadrv.LaunchBlock) { l.Patches[4].Offset = 36 },
+		"misaligned": func(l *cudadrv.LaunchBlock) { l.Patches[6].Offset = 44 },
 		"order":      func(l *cudadrv.LaunchBlock) { l.Patches[1].Offset = 0 },
 		"negative":   func(l *cudadrv.LaunchBlock) { l.Patches[0].Offset = -8 },
-		"kind":       func(l *cudadrv.LaunchBlock) { l.Patches[0].Value = 5 },
+		"kind":       func(l *cudadrv.LaunchBlock) { l.Patches[0].Value = 6 },
+		"narrow":     func(l *cudadrv.LaunchBlock) { l.Patches[0].Size = 4 },
+		"bytes":      func(l *cudadrv.LaunchBlock) { l.Patches[4].Size = 3 },
+		"overlap":    func(l *cudadrv.LaunchBlock) { l.Patches[5].Size = 8 },
 		"index":      func(l *cudadrv.LaunchBlock) { l.Patches[0].Index = -1 },
 		"size":       func(l *cudadrv.LaunchBlock) { l.Arguments = make([]byte, cudadrv.MaxArguments+1) },
 		"grid":       func(l *cudadrv.LaunchBlock) { l.Grid[1] = 0 },

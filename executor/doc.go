@@ -20,6 +20,14 @@
 // for looking. What a kernel cannot write in place is copied after it. With
 // [NewScheduled] the schedule is the caller's (byhand.go).
 //
+// On a CUDA device a plan is data ([DeviceProgram]): launches of machine code
+// that a [cudadrv.Driver] compiled and loaded when the plan was made, and what a
+// call must bring. Running it takes no Go but for scalars that calls differ in
+// ([Plan.Evaluate]):
+//
+//	Fusion -> tasks -> Scheduled -> kernel -> CUDA -> cubin -> Function -> LaunchBlock
+//	a call: lookup -> the caller allocates outputs and workspaces -> Evaluate -> launches on the caller's stream
+//
 // [Plan.Inspection] shows what becomes of a fusion for the inputs of a plan: a
 // table of stages ([Stages]), from its definition to the arguments of its
 // kernel, which is made for this also where the plan does not run it.

@@ -14,7 +14,8 @@ import (
 // A Plan computes the outputs of a fusion for one kind of inputs. It does not
 // change, but for what [Plan.Inspection] adds.
 type Plan struct {
-	Steps       []Step
+	Steps       []Step         // on the CPU
+	Device      *DeviceProgram // instead of steps; nil: the plan runs on the CPU
 	Outputs     []OutputDescription
 	NeedsRandom bool  // an operation reads the random state of the run
 	Work        int64 // estimate of a run: operations on elements

@@ -21,7 +21,7 @@ func TestDriver(t *testing.T) {
 	f, err := d.Load(0, c.Cubin, "k", cudadrv.LoadOptions{DynamicShared: 100 << 10})
 	require.NoError(t, err)
 	l := &cudadrv.LaunchBlock{Function: f, Grid: [3]uint32{2, 1, 1}, Block: [3]uint32{128, 1, 1}, Shared: 100 << 10,
-		Arguments: make([]byte, 16), Patches: []cudadrv.Patch{{Offset: 8}}}
+		Arguments: make([]byte, 16), Patches: []cudadrv.Patch{{Offset: 8, Size: 8}}}
 	require.NoError(t, d.Launch(l, cudadrv.CallValues{Inputs: []uintptr{7}}, 3))
 	require.Len(t, d.Compiles(), 1)
 	require.Equal(t, []Load{{0, []byte("kernel k"), "k", cudadrv.LoadOptions{DynamicShared: 100 << 10}}}, d.Loads())
@@ -43,7 +43,7 @@ func TestRefuses(t *testing.T) {
 		"threads":  func(l *cudadrv.LaunchBlock) { l.Block[1] = 33 },
 		"grid":     func(l *cudadrv.LaunchBlock) { l.Grid[1] = 1 << 16 },
 		"function": func(l *cudadrv.LaunchBlock) { l.Function.Handle = 2 },
-		"pointer":  func(l *cudadrv.LaunchBlock) { l.Arguments, l.Patches = make([]byte, 8), []cudadrv.Patch{{}} },
+		"pointer":  func(l *cudadrv.LaunchBlock) { l.Arguments, l.Patches = make([]byte, 8), []cudadrv.Patch{{Size: 8}} },
 		"empty":    func(l *cudadrv.LaunchBlock) { l.Grid[0] = 0 },
 	} {
 		l := &cudadrv.LaunchBlock{Function: f, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}}

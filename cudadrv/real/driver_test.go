@@ -263,9 +263,9 @@ func TestLoad(t *testing.T) {
 func TestLaunch(t *testing.T) {
 	block := &cudadrv.LaunchBlock{Function: cudadrv.Function{Handle: 0x3000, Context: 0x1001},
 		Grid: [3]uint32{1, 2, 3}, Block: [3]uint32{4, 5, 6}, Shared: 7, Arguments: bytes.Repeat([]byte{0xAA}, 40),
-		Patches: []cudadrv.Patch{{Offset: 0, Value: cudadrv.OutputPointer}, {Offset: 8, Value: cudadrv.InputPointer, Index: 1},
-			{Offset: 24, Value: cudadrv.RandomSeed}, {Offset: 32, Value: cudadrv.RandomOffset}}}
-	values := cudadrv.CallValues{Inputs: []uintptr{1, 0x0102030405060708}, Outputs: []uintptr{9}, Workspaces: []uintptr{10}, Seed: 11, Offset: 12}
+		Patches: []cudadrv.Patch{{Offset: 0, Size: 8, Value: cudadrv.OutputPointer}, {Offset: 8, Size: 8, Value: cudadrv.InputPointer, Index: 1},
+			{Offset: 16, Size: 2, Value: cudadrv.ScalarWord, Index: 1}, {Offset: 24, Size: 8, Value: cudadrv.RandomSeed}, {Offset: 32, Size: 8, Value: cudadrv.RandomOffset}}}
+	values := cudadrv.CallValues{Inputs: []uintptr{1, 0x0102030405060708}, Outputs: []uintptr{9}, Workspaces: []uintptr{10}, Seed: 11, Offset: 12, Scalars: []uint64{13, 0x0e0f}}
 	expected := make([]byte, 40)
 	require.NoError(t, block.Fill(expected, values))
 	launch := fmt.Sprintf("config grid 1 2 3 block 4 5 6 shared 7 stream 0x77\ncuLaunchKernelEx(0x3000, (nil)) % x\n", expected)
@@ -296,11 +296,11 @@ func TestLaunch(t *testing.T) {
 	require.Contains(t, r.text(), "attribute 4: 2 1 1\nattribute 2: 1")
 	require.Contains(t, r.text(), "cuLaunchKernelEx(0x3000, (nil))\n", "no parameters")
 
-	block.Patches = []cudadrv.Patch{{}}
+	block.Patches = []cudadrv.Patch{{Size: 8}}
 	require.Error(t, Driver{}.Launch(block, values, 0))
-	block.Arguments, block.Patches = make([]byte, 8), []cudadrv.Patch{{Index: 2}}
-	require.ErrorContains(t, Driver{}.Launch(block, values, 0), "wants input 2, and a call brings 2")
-	l, err := NewLaunch(block, 3, 0, 0)
+	block.Arguments, block.Patches = make([]byte, 8), []cudadrv.Patch{{Size: 8, Index: 2}}
+	require.ErrorContains(t, Driver{}.Launch(block, values, 0), "wants input 2, and the call brings 2")
+	l, err := NewLaunch(block, cudadrv.ValueCounts{Inputs: 3})
 	require.NoError(t, err)
 	defer l.Free()
 	require.ErrorContains(t, l.Start([]uint64{1}, 0), "1 values for a launch of 5")

@@ -63,7 +63,7 @@ extern "C" __global__ void scale(__grid_constant__ const P p) {
 	require.Zero(t, *(*uintptr)(unsafe.Pointer(&context)), "loading leaves no context behind")
 	const count = 1000
 	l := &cudadrv.LaunchBlock{Function: f, Grid: [3]uint32{4, 1, 1}, Block: [3]uint32{256, 1, 1}, Shared: shared, Arguments: make([]byte, 32),
-		Patches: []cudadrv.Patch{{Offset: 0, Value: cudadrv.InputPointer}, {Offset: 8, Value: cudadrv.OutputPointer}, {Offset: 16, Value: cudadrv.RandomSeed}}}
+		Patches: []cudadrv.Patch{{Offset: 0, Size: 8, Value: cudadrv.InputPointer}, {Offset: 8, Size: 8, Value: cudadrv.OutputPointer}, {Offset: 16, Size: 8, Value: cudadrv.RandomSeed}}}
 	*(*int32)(unsafe.Pointer(&l.Arguments[24])) = count
 	// A launch makes the context current on a thread that has none; an empty one
 	// does so before there is memory.
@@ -88,7 +88,7 @@ extern "C" __global__ void scale(__grid_constant__ const P p) {
 		require.Equal(t, 3*(float32(i)+0.5), result[i])
 	}
 
-	prepared, err := NewLaunch(l, 1, 1, 0)
+	prepared, err := NewLaunch(l, cudadrv.ValueCounts{Inputs: 1, Outputs: 1})
 	require.NoError(t, err)
 	defer prepared.Free()
 	best := math.Inf(1)

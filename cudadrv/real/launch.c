@@ -74,7 +74,7 @@ static int start(const struct launch *l, const uint64_t *values, uintptr_t strea
   _Alignas(16) uint8_t arguments[LAUNCH_MAX_ARGUMENTS];
   memcpy(arguments, l->arguments, l->arguments_size);
   for (uint32_t i = 0; i < l->patches_count; i++)
-    memcpy(arguments + l->patches[i].offset, &values[l->patches[i].value], sizeof *values);
+    memcpy(arguments + l->patches[i].offset, &values[l->patches[i].value], l->patches[i].size);
   void *parameters[] = {arguments};
   CUlaunchAttribute attributes[2];
   unsigned count = 0;

@@ -26,20 +26,20 @@ type Launch struct {
 	values int
 }
 
-// NewLaunch copies a block. A call of it brings that many inputs, outputs and
-// workspaces: its values are an array of 64-bit words, pointers in this order,
-// then seed and offset. Free gives the memory back.
+// NewLaunch copies a block whose calls bring the given numbers of values: an
+// array of 64-bit words in the order of [cudadrv.ValueCounts]. Free gives the
+// memory back.
 //
 // The error is what [cudadrv.LaunchBlock.Check] says, or a patch of a value that
 // calls do not bring.
-func NewLaunch(l *cudadrv.LaunchBlock, inputs, outputs, workspaces int) (*Launch, error) {
+func NewLaunch(l *cudadrv.LaunchBlock, n cudadrv.ValueCounts) (*Launch, error) {
 	if err := l.Check(); err != nil {
 		return nil, err
 	}
 	places := make([]int, len(l.Patches))
 	for i, p := range l.Patches {
 		var err error
-		if places[i], err = valueIndex(p, inputs, outputs, workspaces); err != nil {
+		if places[i], err = n.Place(p); err != nil {
 			return nil, err
 		}
 	}
@@ -59,32 +59,12 @@ func NewLaunch(l *cudadrv.LaunchBlock, inputs, outputs, workspaces int) (*Launch
 	c.patches_count = C.uint32_t(len(l.Patches))
 	patches := unsafe.Slice(c.patches, len(l.Patches))
 	for i := range patches {
-		patches[i].offset, patches[i].value = C.uint32_t(l.Patches[i].Offset), C.uint32_t(places[i])
+		patches[i].offset, patches[i].size, patches[i].value = C.uint32_t(l.Patches[i].Offset), C.uint16_t(l.Patches[i].Size), C.uint16_t(places[i])
 	}
 	c.arguments = (*C.uint8_t)(unsafe.Add(memory, argumentsAt))
 	c.arguments_size = C.uint32_t(len(l.Arguments))
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(c.arguments)), len(l.Arguments)), l.Arguments)
-	return &Launch{c, inputs + outputs + workspaces + 2}, nil
-}
-
-// valueIndex returns the index of what a patch wants among the values of a call.
-func valueIndex(p cudadrv.Patch, inputs, outputs, workspaces int) (int, error) {
-	pointers := inputs + outputs + workspaces
-	first, count := 0, inputs
-	switch p.Value {
-	case cudadrv.OutputPointer:
-		first, count = inputs, outputs
-	case cudadrv.WorkspacePointer:
-		first, count = inputs+outputs, workspaces
-	case cudadrv.RandomSeed:
-		return pointers, nil
-	case cudadrv.RandomOffset:
-		return pointers + 1, nil
-	}
-	if p.Index >= count {
-		return 0, fmt.Errorf("patch at %d wants %v %d, and a call brings %d", p.Offset, p.Value, p.Index, count)
-	}
-	return first + p.Index, nil
+	return &Launch{c, n.Total()}, nil
 }
 
 // Pointer returns the address of the struct launch, for C.
@@ -112,18 +92,12 @@ func (Driver) Launch(b *cudadrv.LaunchBlock, v cudadrv.CallValues, stream uintpt
 	if _, err := started(); err != nil {
 		return err
 	}
-	l, err := NewLaunch(b, len(v.Inputs), len(v.Outputs), len(v.Workspaces))
+	l, err := NewLaunch(b, v.Counts())
 	if err != nil {
 		return err
 	}
 	defer l.Free()
-	values := make([]uint64, 0, l.values)
-	for _, pointers := range [][]uintptr{v.Inputs, v.Outputs, v.Workspaces} {
-		for _, p := range pointers {
-			values = append(values, uint64(p))
-		}
-	}
-	return l.Start(append(values, v.Seed, v.Offset), stream)
+	return l.Start(v.Words(), stream)
 }
 
 // CallError returns the error that a code of launch_kernel stands for.

@@ -8,10 +8,11 @@
 
 enum { LAUNCH_MAX_ARGUMENTS = 4096 }; /* cudadrv.MaxArguments */
 
-/* 8 bytes of the parameter structure that a call fills in. */
+/* A part of the parameter structure that a call fills in. */
 struct launch_patch {
   uint32_t offset; /* in the structure */
-  uint32_t value;  /* index into the values of the call */
+  uint16_t size;   /* 1 to 8: the first bytes of the value */
+  uint16_t value;  /* index into the values of the call */
 };
 
 /* A launch as data. It lies in C memory and does not change once it is made, so
