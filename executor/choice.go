@@ -15,7 +15,7 @@ import (
 //
 // Errors: InvalidArgument and InvalidType if the inputs are not what f says.
 func CanSchedule(f *core.Fusion, inputs []Input, name string) ([]core.Refusal, error) {
-	b, err := check(f, inputs)
+	g, err := wholeSegment(f, inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +23,7 @@ func CanSchedule(f *core.Fusion, inputs []Input, name string) ([]core.Refusal, e
 	if s == nil {
 		return []core.Refusal{{By: name, Rule: "scheduler", Sentence: fmt.Sprintf("there is no scheduler %s in this build", name)}}, nil
 	}
-	return s.Accept(f, b, scheduler.Hopper), nil
+	return s.Accept(g, scheduler.Hopper), nil
 }
 
 // Heuristics returns what the scheduler called name would choose for f and
@@ -38,15 +38,15 @@ func Heuristics(f *core.Fusion, inputs []Input, name string) (string, error) {
 	if len(refusals) > 0 {
 		return "", &core.Unsupported{What: name + " does not take this fusion", Refusals: refusals}
 	}
-	b, err := check(f, inputs)
+	g, err := wholeSegment(f, inputs)
 	if err != nil {
 		return "", err
 	}
 	by := schedulers.Lookup(name)
-	candidates := by.Candidates(f, b, scheduler.Hopper)
+	candidates := by.Candidates(g, scheduler.Hopper)
 	chosen := candidates[0]
 	for _, p := range candidates { // as without a choice by hand: the first that can be lowered
-		s, err := by.Apply(f, p)
+		s, err := by.Apply(g, p)
 		if err != nil {
 			continue
 		}
@@ -76,10 +76,50 @@ func ScheduleBy(f *core.Fusion, inputs []Input, name, params string) (*schedule.
 	if err != nil {
 		return nil, err
 	}
-	s, err := schedulers.Lookup(name).Apply(f, p)
+	g, err := wholeSegment(f, inputs)
+	if err != nil {
+		return nil, err
+	}
+	s, err := schedulers.Lookup(name).Apply(g, p)
 	if err != nil {
 		return nil, &core.Unsupported{What: name + " cannot schedule this fusion with these parameters", Refusals: scheduler.RefusalsOf(name, err)}
 	}
 	s.Note(fmt.Sprintf("scheduled by %s with %s", name, params))
 	return s, nil
+}
+
+// wholeSegment returns f as a segment for inputs.
+//
+// Errors: InvalidArgument and InvalidType if the inputs are not what f says.
+func wholeSegment(f *core.Fusion, inputs []Input) (*scheduler.Segment, error) {
+	b, err := check(f, inputs)
+	if err != nil {
+		return nil, err
+	}
+	outputs, err := describeOutputs(f, b, inputs)
+	if err != nil {
+		return nil, err
+	}
+	return segment(f, b, inputs, alignments(inputs), outputs), nil
+}
+
+// segment returns what schedulers know of f: outputs has those of f.
+func segment(f *core.Fusion, b *core.Binding, inputs []Input, aligned []int, outputs []OutputDescription) *scheduler.Segment {
+	g := &scheduler.Segment{Fusion: f, Shapes: b}
+	for i := range inputs {
+		g.Inputs = append(g.Inputs, scheduler.Placement{Strides: inputs[i].Strides, Aligned: aligned[i]})
+	}
+	for k, o := range f.Outputs() {
+		g.Outputs = append(g.Outputs, scheduler.Placement{Strides: outputs[k].Strides, Aligned: alignmentOf(f, o.Val, aligned)})
+	}
+	return g
+}
+
+// placed returns those of outputs that have the given numbers.
+func placed(numbers []int, outputs []OutputDescription) []OutputDescription {
+	some := make([]OutputDescription, len(numbers))
+	for k, n := range numbers {
+		some[k] = outputs[n]
+	}
+	return some
 }

@@ -53,15 +53,16 @@ func (t *task) compile(outputs []OutputDescription, first int) (*compiled, error
 func (t *task) compileAny(outputs []OutputDescription, first int) (*compiled, error) {
 	c := &compiled{task: t}
 	var chosen scheduler.Scheduler
-	if chosen, c.refusals = schedulers.Choose(t.f, t.b, scheduler.Hopper); chosen == nil {
+	g := segment(t.f, t.b, t.inputs, t.aligned, placed(t.outputs, outputs))
+	if chosen, c.refusals = schedulers.Choose(g, scheduler.Hopper); chosen == nil {
 		return c, &core.Unsupported{What: "no scheduler takes this fusion", Refusals: c.refusals}
 	}
-	c.scheduler, c.candidates = chosen.Name(), chosen.Candidates(t.f, t.b, scheduler.Hopper)
+	c.scheduler, c.candidates = chosen.Name(), chosen.Candidates(g, scheduler.Hopper)
 	var refusals []core.Refusal
 	for k := range c.candidates {
 		c.taken = (first + k) % len(c.candidates)
 		var err error
-		if c.s, err = chosen.Apply(t.f, c.candidates[c.taken]); err != nil {
+		if c.s, err = chosen.Apply(g, c.candidates[c.taken]); err != nil {
 			return c, err
 		}
 		c.width = 1

@@ -72,10 +72,10 @@ func ParseParams(name, text string) (scheduler.Params, error) {
 
 // Choose returns the first scheduler that takes segment, or nil, and why those
 // before it refuse.
-func Choose(segment *core.Fusion, shapes *core.Binding, device scheduler.Device) (scheduler.Scheduler, []core.Refusal) {
+func Choose(segment *scheduler.Segment, device scheduler.Device) (scheduler.Scheduler, []core.Refusal) {
 	var refusals []core.Refusal
 	for _, s := range registry {
-		r := s.Accept(segment, shapes, device)
+		r := s.Accept(segment, device)
 		if len(r) == 0 {
 			return s.Scheduler, refusals
 		}

@@ -40,7 +40,7 @@ output %1
 )
 
 // choose lets the schedulers choose for the fusion of text with inputs of shape.
-func choose(t *testing.T, text string, shape ...int64) (*core.Fusion, *core.Binding, scheduler.Scheduler, []core.Refusal) {
+func choose(t *testing.T, text string, shape ...int64) (*scheduler.Segment, scheduler.Scheduler, []core.Refusal) {
 	t.Helper()
 	f, err := core.Parse(text)
 	require.NoError(t, err)
@@ -51,8 +51,10 @@ func choose(t *testing.T, text string, shape ...int64) (*core.Fusion, *core.Bind
 	}
 	b, err := f.Bind(values)
 	require.NoError(t, err)
-	s, refusals := schedulers.Choose(f, b, scheduler.Hopper)
-	return f, b, s, refusals
+	g, err := scheduler.Dense(f, b)
+	require.NoError(t, err)
+	s, refusals := schedulers.Choose(g, scheduler.Hopper)
+	return g, s, refusals
 }
 
 func TestNames(t *testing.T) {
@@ -78,20 +80,20 @@ func TestChoose(t *testing.T) {
 		{"few long rows", reduction, "reduction", []int64{3, 100000}, "inner reduction: 1 threads along what is kept, 1024 along what is reduced, in 6 blocks"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			f, b, s, refusals := choose(t, test.text, test.shape...)
+			g, s, refusals := choose(t, test.text, test.shape...)
 			require.Equal(t, test.scheduler, s.Name())
 			require.Equal(t, test.scheduler != "pointwise", len(refusals) > 0) // of those before it
 			for _, r := range refusals {
 				require.Equal(t, "pointwise", r.By)
 			}
-			candidates := s.Candidates(f, b, scheduler.Hopper)
+			candidates := s.Candidates(g, scheduler.Hopper)
 			require.Equal(t, test.params, candidates[0].String())
-			require.Equal(t, candidates, s.Candidates(f, b, scheduler.Hopper))
+			require.Equal(t, candidates, s.Candidates(g, scheduler.Hopper))
 			distinct := map[scheduler.Params]bool{}
 			for _, p := range candidates {
 				require.False(t, distinct[p])
 				distinct[p] = true
-				_, err := s.Apply(f, p)
+				_, err := s.Apply(g, p)
 				require.NoError(t, err)
 			}
 		})
@@ -118,7 +120,7 @@ func TestRefusals(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, _, s, refusals := choose(t, test.text, test.shape...)
+			_, s, refusals := choose(t, test.text, test.shape...)
 			require.Nil(t, s)
 			require.Equal(t, test.want, refusals)
 		})

@@ -46,7 +46,8 @@ const name = "pointwise"
 
 func (Scheduler) Name() string { return name }
 
-func (Scheduler) Accept(f *core.Fusion, _ *core.Binding, _ scheduler.Device) []core.Refusal {
+func (Scheduler) Accept(g *scheduler.Segment, _ scheduler.Device) []core.Refusal {
+	f := g.Fusion
 	refusals := scheduler.CheckClasses(f, name, scheduler.Maps)
 	if len(refusals) > 0 {
 		return refusals
@@ -54,7 +55,7 @@ func (Scheduler) Accept(f *core.Fusion, _ *core.Binding, _ scheduler.Device) []c
 	if refusals = scheduler.CheckSegment(f, name); len(refusals) > 0 {
 		return refusals
 	}
-	_, err := Scheduler{}.Apply(f, Params{Threads: 128, Unroll: 1})
+	_, err := Scheduler{}.Apply(g, Params{Threads: 128, Unroll: 1})
 	return scheduler.RefusalsOf(name, err)
 }
 
@@ -62,10 +63,11 @@ func (Scheduler) Accept(f *core.Fusion, _ *core.Binding, _ scheduler.Device) []c
 // several: with less, more of them hide more latency.
 const fewest = 4096
 
-func (Scheduler) Candidates(f *core.Fusion, shapes *core.Binding, device scheduler.Device) []scheduler.Params {
+func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
+	f := g.Fusion
 	one := Params{Threads: 128, Unroll: 1}
 	all := []scheduler.Params{one}
-	sizes, err := shapes.Shape(widest(f)[0])
+	sizes, err := g.Shapes.Shape(widest(f)[0])
 	if err != nil {
 		return all
 	}
@@ -76,7 +78,7 @@ func (Scheduler) Candidates(f *core.Fusion, shapes *core.Binding, device schedul
 	}
 	if width := width(f); width > 1 && n > 0 && len(sizes) > 0 && sizes[len(sizes)-1]%width == 0 {
 		p := Params{Threads: 128, Unroll: 1, Vector: width}
-		if s, err := (Scheduler{}).Apply(f, p); err == nil && hasVectors(s) {
+		if s, err := (Scheduler{}).Apply(g, p); err == nil && hasVectors(s) {
 			if isLarge {
 				return slices.Insert(all, 0, scheduler.Params(p))
 			}
@@ -124,7 +126,8 @@ func reference(f *core.Fusion) (core.ValID, error) {
 		"%s has dimensions that output %s has not, and no other output has those of all tensors", f.Name(missing), f.Name(outputs[0]))}}
 }
 
-func (Scheduler) Apply(f *core.Fusion, params scheduler.Params) (*schedule.Scheduled, error) {
+func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
+	f := g.Fusion
 	p := params.(Params)
 	ref, err := reference(f)
 	if err != nil {

@@ -49,7 +49,8 @@ const name = "reduction"
 
 func (Scheduler) Name() string { return name }
 
-func (Scheduler) Accept(f *core.Fusion, _ *core.Binding, _ scheduler.Device) []core.Refusal {
+func (Scheduler) Accept(g *scheduler.Segment, _ scheduler.Device) []core.Refusal {
+	f := g.Fusion
 	refusals := scheduler.CheckClasses(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction })
 	if len(refusals) > 0 {
 		return refusals
@@ -69,7 +70,7 @@ func (Scheduler) Accept(f *core.Fusion, _ *core.Binding, _ scheduler.Device) []c
 	if refusals = dependent(f, all); len(refusals) > 0 {
 		return refusals
 	}
-	_, err := Scheduler{}.Apply(f, choose(f))
+	_, err := Scheduler{}.Apply(g, choose(f))
 	return scheduler.RefusalsOf(name, err)
 }
 
@@ -161,9 +162,10 @@ func isInner(f *core.Fusion) bool {
 // reduction has at least.
 const share = 16
 
-func (Scheduler) Candidates(f *core.Fusion, shapes *core.Binding, device scheduler.Device) []scheduler.Params {
+func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
+	f := g.Fusion
 	p := choose(f)
-	kept, reduced, err := extents(f, shapes)
+	kept, reduced, err := extents(f, g.Shapes)
 	if err != nil {
 		return []scheduler.Params{p}
 	}
@@ -206,7 +208,8 @@ func extents(f *core.Fusion, shapes *core.Binding) (kept, reduced int64, err err
 	return kept, reduced, nil
 }
 
-func (Scheduler) Apply(f *core.Fusion, params scheduler.Params) (*schedule.Scheduled, error) {
+func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
+	f := g.Fusion
 	p := params.(Params)
 	return scheduler.Build(f, func(s *schedule.Scheduled) error { return p.schedule(s, reductions(f)) })
 }

@@ -1,9 +1,8 @@
 // Package scheduler says what a scheduler is, and has what schedulers share.
 //
-// Its central type is [Scheduler]. A scheduler says of a segment, a frozen
-// fusion, why it does not take it ([Scheduler.Accept]), in which ways it would
-// compute it ([Scheduler.Candidates]), and schedules it in one of them
-// ([Scheduler.Apply]).
+// Its central type is [Scheduler]. A scheduler says of a [Segment] why it does not
+// take it ([Scheduler.Accept]), in which ways it would compute it
+// ([Scheduler.Candidates]), and schedules it in one of them ([Scheduler.Apply]).
 //
 // # Invariants
 //
@@ -46,14 +45,13 @@ type Vectorized interface{ Width() int64 }
 // A Scheduler turns segments of a certain kind into schedules.
 type Scheduler interface {
 	Name() string
-	// Accept returns why the scheduler does not take a segment for sizes and
-	// scalars of shapes; nothing if it does.
-	Accept(segment *core.Fusion, shapes *core.Binding, device Device) []core.Refusal
+	// Accept returns why the scheduler does not take a segment; nothing if it does.
+	Accept(segment *Segment, device Device) []core.Refusal
 	// Candidates returns the choices for a segment that is accepted, the one that
 	// is expected to be the fastest first; at least one.
-	Candidates(segment *core.Fusion, shapes *core.Binding, device Device) []Params
+	Candidates(segment *Segment, device Device) []Params
 	// Apply schedules a segment, with Params of this scheduler.
-	Apply(segment *core.Fusion, p Params) (*schedule.Scheduled, error)
+	Apply(segment *Segment, p Params) (*schedule.Scheduled, error)
 }
 
 // Refuse returns a refusal of the scheduler called by. v may be [core.NoVal].

@@ -293,15 +293,19 @@ func (e *entry) scheduled(in *inputs) (all []*schedule.Scheduled, choices []stri
 	if err != nil {
 		return nil, nil, err
 	}
-	chosen, refusals := schedulers.Choose(e.fusion, bind, scheduler.Hopper)
+	segment, err := scheduler.Dense(e.fusion, bind)
+	if err != nil {
+		return nil, nil, err
+	}
+	chosen, refusals := schedulers.Choose(segment, scheduler.Hopper)
 	if chosen == nil {
 		return nil, nil, &core.Unsupported{What: "no scheduler takes this fusion", Refusals: refusals}
 	}
-	for _, p := range chosen.Candidates(e.fusion, bind, scheduler.Hopper) {
+	for _, p := range chosen.Candidates(segment, scheduler.Hopper) {
 		if v, ok := p.(scheduler.Vectorized); ok && v.Width() > 1 && slices.Contains(e.options, "unpromised") {
 			continue // sizes must be known to be multiples
 		}
-		s, err := chosen.Apply(e.fusion, p)
+		s, err := chosen.Apply(segment, p)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -1,0 +1,72 @@
+package scheduler
+
+import (
+	"nvfuser_go/core"
+)
+
+// A Segment is what schedulers are asked about: a frozen fusion, for tensors of
+// certain sizes that lie in memory in a certain way.
+type Segment struct {
+	Fusion  *core.Fusion
+	Shapes  *core.Binding // its sizes and scalars
+	Inputs  []Placement   // by input; of no meaning for scalars and tensors on the host
+	Outputs []Placement   // by output
+}
+
+// A Placement says where the elements of a tensor are.
+type Placement struct {
+	Strides []int64 // in elements, by dimension; of no meaning along dimensions of size 1
+	Aligned int     // bytes that divide the address of the first element: 1, 2, 4, 8 or 16
+}
+
+// wellAligned is what allocators give: the widest access.
+const wellAligned = 16
+
+// Dense returns the segment of f for tensors without gaps, in the order that their
+// allocation domains say, at addresses of the widest alignment.
+//
+// Errors: InvalidArgument for sizes that overflow.
+func Dense(f *core.Fusion, shapes *core.Binding) (*Segment, error) {
+	g := &Segment{Fusion: f, Shapes: shapes}
+	for _, v := range f.Inputs() {
+		if !f.Val(v).Tensor {
+			g.Inputs = append(g.Inputs, Placement{})
+			continue
+		}
+		p, err := dense(f, shapes, v)
+		if err != nil {
+			return nil, err
+		}
+		g.Inputs = append(g.Inputs, p)
+	}
+	for _, o := range f.Outputs() {
+		p, err := dense(f, shapes, o.Val)
+		if err != nil {
+			return nil, err
+		}
+		g.Outputs = append(g.Outputs, p)
+	}
+	return g, nil
+}
+
+func dense(f *core.Fusion, shapes *core.Binding, v core.ValID) (Placement, error) {
+	sizes, err := shapes.Shape(v)
+	if err != nil {
+		return Placement{}, err
+	}
+	order := f.Val(v).Domain.Alloc
+	if order == nil {
+		order = f.Axes(v)
+	}
+	p := Placement{Strides: make([]int64, len(sizes)), Aligned: wellAligned}
+	step := int64(1)
+	for k := len(order) - 1; k >= 0; k-- {
+		for d, a := range f.Axes(v) {
+			if a == order[k] && f.Axis(a).Kind != core.Broadcast {
+				p.Strides[d] = step
+				step *= max(sizes[d], 1)
+			}
+		}
+	}
+	return p, nil
+}
