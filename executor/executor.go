@@ -146,15 +146,7 @@ func (e *Executor) Plan(inputs []Input) (*Plan, error) { return e.PlanWith(input
 func (e *Executor) PlanWith(inputs []Input, o Options) (*Plan, error) {
 	buffer := keys.Get().(*[]byte)
 	defer keys.Put(buffer)
-	key := e.appendKey((*buffer)[:0], inputs)
-	if e.byHand != nil || o.Simulate { // kernels may move vectors
-		for i := range inputs {
-			key = append(key, byte(min(bits.TrailingZeros64(uint64(uintptr(inputs[i].Data))), 4)))
-		}
-	}
-	if o.Simulate {
-		key = binary.AppendVarint(append(key, 'S'), int64(o.Candidate))
-	}
+	key := e.AppendKey((*buffer)[:0], inputs, o)
 	*buffer = key
 	e.lock.RLock()
 	x := e.plans[string(key)]
@@ -166,7 +158,22 @@ func (e *Executor) PlanWith(inputs []Input, o Options) (*Plan, error) {
 	return e.build(string(key), inputs, o)
 }
 
-// appendKey appends what a plan for inputs depends on.
+// AppendKey appends what a plan for inputs with options depends on: one plan
+// serves all calls of equal keys. It allocates nothing if key has room.
+func (e *Executor) AppendKey(key []byte, inputs []Input, o Options) []byte {
+	key = e.appendKey(key, inputs)
+	if e.byHand != nil || o.Simulate { // kernels may move vectors
+		for i := range inputs {
+			key = append(key, byte(min(bits.TrailingZeros64(uint64(uintptr(inputs[i].Data))), 4)))
+		}
+	}
+	if o.Simulate {
+		key = binary.AppendVarint(append(key, 'S'), int64(o.Candidate))
+	}
+	return key
+}
+
+// appendKey is AppendKey without options.
 func (e *Executor) appendKey(key []byte, inputs []Input) []byte {
 	for i := range inputs {
 		x := &inputs[i]
