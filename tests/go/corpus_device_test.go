@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -18,6 +17,7 @@ import (
 	"nvfuser_go/codegen/cuda/hostshim"
 	"nvfuser_go/codegen/cuda/nvrtc"
 	"nvfuser_go/codegen/kir"
+	"nvfuser_go/cudadrv"
 )
 
 // findUnique gives each kernel a name, and subjects whose kernels have one text
@@ -51,22 +51,31 @@ func kernelsOf(list []*uniqueKernel) []*kir.Kernel {
 	return all
 }
 
-// launch returns a launch of x and a function that compares its outputs.
-func (c *corpus) launch(x *subject) (*hostshim.Launch, func() string, error) {
+// A launch is one run of the kernel of a subject.
+type launch struct {
+	*hostshim.Launch
+	undefined []bool        // by buffer: whether it holds nothing yet
+	check     func() string // compares the outputs afterwards
+}
+
+// launch returns a launch of x, whose kernel is printed under that name.
+func (x *subject) launch(name string) (*launch, error) {
 	l, err := x.Launch()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	made := &launch{check: func() string { return x.differs(l.Results()) }}
 	var arguments []hostshim.Argument
 	for _, a := range l.Arguments {
 		given := hostshim.Argument{Number: a.Number}
 		if a.Memory != nil {
 			given.Memory = a.Memory.Data
+			made.undefined = append(made.undefined, a.Memory.Undefined)
 		}
 		arguments = append(arguments, given)
 	}
-	made, err := hostshim.NewLaunch(x.Kernel, c.of[x].name, arguments...)
-	return made, func() string { return x.differs(l.Results()) }, err
+	made.Launch, err = hostshim.NewLaunch(x.Kernel, name, arguments...)
+	return made, err
 }
 
 // run launches subjects by p, and says what is wrong with each that does not
@@ -75,12 +84,12 @@ func (c *corpus) run(p *hostshim.Program, subjects []*subject, reverse bool) err
 	var launches []*hostshim.Launch
 	var compare []func() string
 	for _, x := range subjects {
-		l, check, err := c.launch(x)
+		l, err := x.launch(c.of[x].name)
 		if err != nil {
 			return fmt.Errorf("%v: %w", x, err)
 		}
 		l.Reverse = reverse
-		launches, compare = append(launches, l), append(compare, check)
+		launches, compare = append(launches, l.Launch), append(compare, l.check)
 	}
 	var problems []error
 	if err := p.Run(launches...); err != nil {
@@ -204,53 +213,61 @@ func (u *uniqueKernel) expects(word string) bool {
 	return slices.Contains(u.subjects[0].entry.expect, word)
 }
 
-// runOnGPU compiles the kernels into one file of machine code and runs them by
-// one process of Python.
-func (c *corpus) runOnGPU(t *testing.T) {
-	folder := t.TempDir()
-	if *sanitize != "" {
-		folder = *sanitize
-		require.NoError(t, os.MkdirAll(folder, 0o755))
+// load compiles the kernels for the device, on all processors, and loads them.
+func (c *corpus) load(g *gpu) (map[*uniqueKernel]cudadrv.Function, error) {
+	functions, problems := make([]cudadrv.Function, len(c.kernels)), make([]error, len(c.kernels))
+	inParallel(len(c.kernels), func(i int) { functions[i], problems[i] = c.kernels[i].load(g) })
+	loaded := map[*uniqueKernel]cudadrv.Function{}
+	for i, u := range c.kernels {
+		loaded[u] = functions[i]
 	}
-	s, err := cuda.PrintAll(kernelsOf(c.kernels), cuda.Options{Arch: 90})
-	require.NoError(t, err)
-	with := compiler()
-	with.Cubins = folder
-	results, err := with.Compile("sm_90a", []string{s.Text})
-	require.NoError(t, err)
-	require.True(t, results[0].OK, results[0].Log)
-	command := []string{with.Python, filepath.Join(root, "tools", "cuda_run.py"), filepath.Join(folder, "kernel0.cubin")}
-	if *sanitize != "" {
-		require.NoError(t, os.WriteFile(filepath.Join(folder, "kernels.cu"), []byte(s.Text), 0o644))
-		c.writeSanitizer(t, folder, command)
-	}
-	if err := c.run(hostshim.Command(command...), c.subjects, false); err != nil {
-		t.Error(err)
-	}
+	return loaded, errors.Join(problems...)
 }
 
-// writeSanitizer writes the launches of the corpus, and a script that runs them
-// under compute-sanitizer.
-func (c *corpus) writeSanitizer(t *testing.T, folder string, command []string) {
-	file, err := os.Create(filepath.Join(folder, "launches"))
-	require.NoError(t, err)
-	defer file.Close()
-	for _, x := range c.subjects {
-		l, _, err := c.launch(x)
-		require.NoError(t, err)
-		_, err = l.WriteTo(file)
-		require.NoError(t, err)
+func (u *uniqueKernel) load(g *gpu) (f cudadrv.Function, err error) {
+	s, err := cuda.Print(u.kernel, cuda.Options{Arch: g.properties.Major*10 + g.properties.Minor})
+	if err != nil {
+		return f, err
 	}
-	absolute := make([]string, len(command))
-	for i, word := range command {
-		if absolute[i] = word; strings.Contains(word, "/") {
-			absolute[i], err = filepath.Abs(word)
-			require.NoError(t, err)
+	code, err := g.driver.Compile(s.Text, cudadrv.CompileOptions{Arch: g.properties.Arch()})
+	if err != nil {
+		return f, err
+	}
+	shared := int64(0)
+	for _, x := range u.subjects {
+		l, err := x.launch(u.name)
+		if err != nil {
+			return f, err
+		}
+		shared = max(shared, l.Shared)
+	}
+	return g.driver.Load(0, code.Cubin, u.name, cudadrv.LoadOptions{DynamicShared: int(shared)})
+}
+
+// runOnGPU runs every subject by the driver that the product has, up to the
+// first after which the device does no more.
+func (c *corpus) runOnGPU(t *testing.T) {
+	margin := 256
+	if *sanitized {
+		margin = 0
+	}
+	g := newGPU(t, *cubinFolder, margin)
+	functions, err := c.load(g)
+	require.NoError(t, err)
+	for i, x := range c.subjects {
+		if *every > 1 && i%*every != 0 {
+			continue
+		}
+		l, err := x.launch(c.of[x].name)
+		require.NoError(t, err)
+		err = g.run(functions[c.of[x]], l.Launch, l.undefined)
+		if _, lost := errors.AsType[*deviceLost](err); lost {
+			t.Fatalf("%v: %v; subjects from number %d on were not run\n%v", x, err, i, x.Kernel)
+		}
+		if err != nil {
+			t.Errorf("%v: %v\n%v", x, err, x.Kernel)
+		} else if text := l.check(); text != "" {
+			t.Errorf("%v: %s\n%v", x, text, x.Kernel)
 		}
 	}
-	text := "#!/bin/sh\n# Runs the corpus under compute-sanitizer; what it says is in *.log.\nset -e\ncd \"$(dirname \"$0\")\"\n"
-	for _, tool := range []string{"memcheck", "racecheck", "synccheck", "initcheck"} {
-		text += fmt.Sprintf("compute-sanitizer --tool %[1]s --log-file %[1]s.log --error-exitcode 1 %s <launches >/dev/null\n", tool, strings.Join(absolute, " "))
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "commands.sh"), []byte(text), 0o755))
 }

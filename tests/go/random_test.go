@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"nvfuser_go/codegen/kir"
 	"nvfuser_go/codegen/trial"
 	"nvfuser_go/core"
 	"nvfuser_go/core/fusionfuzz"
@@ -17,12 +18,15 @@ import (
 )
 
 // TestRandomKernels takes a sample of random programs, from KERNELS_SEED on (0),
-// through the simulator, the compiler of the host and NVRTC. Package lower's tests
-// simulate many more.
+// through the simulator, the compiler of the host and NVRTC, or with -gpu a larger
+// sample through the simulator and a GPU. Package lower's tests simulate many more.
 func TestRandomKernels(t *testing.T) {
 	c := &corpus{of: map[*subject]*uniqueKernel{}, costs: map[*subject]*cost{}}
 	each := 4
-	if testing.Short() {
+	switch {
+	case *onGPU:
+		each = 20
+	case testing.Short():
 		each = 1
 	}
 	for _, set := range append(schedulefuzz.Sets(), schedulefuzz.Indexing()) {
@@ -43,6 +47,10 @@ func TestRandomKernels(t *testing.T) {
 		return schedulefuzz.Schedule(rng, x.Fusion, x.Inputs, schedulefuzz.All)
 	})
 	require.NoError(t, c.findUnique())
+	if *onGPU {
+		c.runOnGPU(t)
+		return
+	}
 	c.runOnHost(t)
 	c.compile(t)
 }
@@ -51,7 +59,7 @@ func TestRandomKernels(t *testing.T) {
 func (c *corpus) sample(t *testing.T, name string, n int, program func(seed uint64) *schedulefuzz.Program) {
 	first, _ := strconv.ParseUint(os.Getenv("KERNELS_SEED"), 10, 64)
 	for seed := first; n > 0; seed++ {
-		require.Less(t, seed, first+200, name)
+		require.Less(t, seed, first+500, name)
 		p := program(seed)
 		if p == nil || p.Schedule.Verify() != nil {
 			continue
@@ -65,7 +73,7 @@ func (c *corpus) sample(t *testing.T, name string, n int, program func(seed uint
 		err = x.lower(p.Schedule)
 		var unsupported *core.Unsupported
 		var illegal *schedule.Refused
-		if errors.As(err, &unsupported) || errors.As(err, &illegal) {
+		if errors.As(err, &unsupported) || errors.As(err, &illegal) || x.Kernel != nil && x.Kernel.CheckLimits(kir.Hopper) != nil {
 			continue
 		}
 		require.NoError(t, err, "%v\n%v", x, p)

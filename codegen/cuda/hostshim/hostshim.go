@@ -16,7 +16,6 @@ import (
 	"embed"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -107,7 +106,7 @@ func (p *Program) Run(launches ...*Launch) error {
 	}
 	for _, l := range launches {
 		for i := range l.Buffers {
-			if l.first(i) == i {
+			if l.First(i) == i {
 				copy(l.Buffers[i].Bytes, out.Next(len(l.Buffers[i].Bytes)))
 			}
 		}
@@ -115,18 +114,11 @@ func (p *Program) Run(launches ...*Launch) error {
 	return nil
 }
 
-// first returns the first buffer that is the same memory as buffer i.
-func (l *Launch) first(i int) int {
+// First returns the first buffer that is the same memory as buffer i.
+func (l *Launch) First(i int) int {
 	return slices.IndexFunc(l.Buffers, func(b Buffer) bool {
 		return unsafe.SliceData(b.Bytes) == unsafe.SliceData(l.Buffers[i].Bytes)
 	})
-}
-
-// WriteTo writes the launch as programs read it.
-func (l *Launch) WriteTo(w io.Writer) (int64, error) {
-	var b bytes.Buffer
-	l.write(&b)
-	return b.WriteTo(w)
 }
 
 func (l *Launch) write(b *bytes.Buffer) {
@@ -158,7 +150,7 @@ func (l *Launch) write(b *bytes.Buffer) {
 	b.Write(l.Parameters)
 	number(int64(len(l.Buffers)))
 	for i, buffer := range l.Buffers {
-		first := l.first(i)
+		first := l.First(i)
 		number(int64(buffer.Parameter), int64(first))
 		if first == i {
 			number(int64(len(buffer.Bytes)), int64(len(buffer.Bytes))>>32)

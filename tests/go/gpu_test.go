@@ -1,0 +1,153 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"gorgonia.org/cu"
+
+	"nvfuser_go/codegen/cuda/hostshim"
+	"nvfuser_go/cudadrv"
+	"nvfuser_go/cudadrv/cubins"
+	"nvfuser_go/cudadrv/real"
+)
+
+// A gpu is the machine's first device. What it runs waits for the device.
+type gpu struct {
+	driver     cudadrv.Driver
+	properties cudadrv.Properties
+	// margin is how many bytes stand around each piece of memory, to show that
+	// nobody writes there. compute-sanitizer sees more where there are none.
+	margin int
+}
+
+// fence is what margins and memory that is undefined hold.
+const fence = 0xA5
+
+// newGPU puts the calling test on one thread, which has the context of the
+// device. Machine code is kept in the folder cubinFolder, if there is one.
+func newGPU(t *testing.T, cubinFolder string, margin int) *gpu {
+	t.Helper()
+	g := &gpu{driver: real.Driver{}, margin: margin}
+	if cubinFolder != "" {
+		require.NoError(t, os.MkdirAll(cubinFolder, 0o700))
+		g.driver = cubins.NewDriver(real.Driver{}, cubins.NewStore(cubinFolder, 1<<32, func(problem string) { t.Log(problem) }), runtime.GOMAXPROCS(0))
+	}
+	var err error
+	g.properties, err = g.driver.Properties(0)
+	require.NoError(t, err)
+	code, err := g.driver.Compile(`extern "C" __global__ void nothing() {}`, cudadrv.CompileOptions{Arch: g.properties.Arch()})
+	require.NoError(t, err)
+	f, err := g.driver.Load(0, code.Cubin, "nothing", cudadrv.LoadOptions{})
+	require.NoError(t, err)
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	var context cu.CUContext
+	*(*uintptr)(unsafe.Pointer(&context)) = f.Context
+	require.NoError(t, cu.SetCurrentContext(context))
+	return g
+}
+
+// A deviceMemory is a copy of host memory between margins.
+type deviceMemory struct {
+	g     *gpu
+	block cu.DevicePtr
+	host  []byte
+}
+
+// copyIn allocates memory for a copy of host, or for something else where that is
+// undefined.
+func (g *gpu) copyIn(host []byte, undefined bool) (*deviceMemory, error) {
+	m := &deviceMemory{g: g, host: host}
+	var err error
+	if m.block, err = cu.MemAlloc(int64(max(len(host)+2*g.margin, 1))); err != nil {
+		return nil, fmt.Errorf("cuMemAlloc of %d bytes: %w", len(host), err)
+	}
+	content := host
+	if undefined {
+		content = bytes.Repeat([]byte{fence}, len(host))
+	}
+	if g.margin > 0 {
+		edge := bytes.Repeat([]byte{fence}, g.margin)
+		content = slices.Concat(edge, content, edge)
+	} else if undefined {
+		return m, nil // so that initcheck sees what reads it
+	}
+	if len(content) > 0 {
+		err = cu.MemcpyHtoD(m.block, unsafe.Pointer(&content[0]), int64(len(content)))
+	}
+	return m, err
+}
+
+func (m *deviceMemory) address() uintptr { return uintptr(m.block) + uintptr(m.g.margin) }
+
+// copyOut brings the contents back and frees the memory.
+func (m *deviceMemory) copyOut() error {
+	defer cu.MemFree(m.block)
+	if len(m.host) == 0 {
+		return nil
+	}
+	content := make([]byte, len(m.host)+2*m.g.margin)
+	if err := cu.MemcpyDtoH(unsafe.Pointer(&content[0]), m.block, int64(len(content))); err != nil {
+		return err
+	}
+	copy(m.host, content[m.g.margin:])
+	for _, edge := range [][]byte{content[:m.g.margin], content[len(content)-m.g.margin:]} {
+		if bytes.Count(edge, []byte{fence}) != len(edge) {
+			return fmt.Errorf("a thread wrote beyond %d bytes", len(m.host))
+		}
+	}
+	return nil
+}
+
+// run launches a kernel that was loaded as f, waits, and updates the buffers of
+// l. undefined says which of them hold nothing yet.
+func (g *gpu) run(f cudadrv.Function, l *hostshim.Launch, undefined []bool) error {
+	if slices.Contains(l.Grid[:], 0) {
+		return nil
+	}
+	block := &cudadrv.LaunchBlock{Function: f, Shared: uint32(l.Shared), Cooperative: l.Cooperative, Arguments: l.Parameters}
+	for d := range 3 { // the cluster is in the kernel's text
+		block.Grid[d], block.Block[d] = uint32(l.Grid[d]), uint32(l.Block[d])
+	}
+	var values cudadrv.CallValues
+	var memories []*deviceMemory
+	for i, b := range l.Buffers {
+		block.Patches = append(block.Patches, cudadrv.Patch{Offset: b.Parameter, Size: 8, Value: cudadrv.InputPointer, Index: i})
+		if first := l.First(i); first != i { // the same memory
+			values.Inputs = append(values.Inputs, values.Inputs[first])
+			memories = append(memories, nil)
+			continue
+		}
+		m, err := g.copyIn(b.Bytes, undefined[i])
+		if err != nil {
+			return err
+		}
+		values.Inputs, memories = append(values.Inputs, m.address()), append(memories, m)
+	}
+	if err := g.driver.Launch(block, values, 0); err != nil {
+		return err
+	}
+	if err := cu.Synchronize(); err != nil {
+		return &deviceLost{err}
+	}
+	for i, m := range memories {
+		if m == nil {
+			continue
+		}
+		if err := m.copyOut(); err != nil {
+			return fmt.Errorf("buffer %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// A deviceLost is an error of a kernel, after which its process can do nothing
+// more on the device.
+type deviceLost struct{ error }
