@@ -8,6 +8,7 @@ import "C"
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,11 +17,14 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
+	"nvfuser_go/cudadrv/cubins"
 	"nvfuser_go/executor"
 )
 
 // executors holds those of the definitions used last, for the whole process.
-var executors = sync.OnceValue(func() *executor.Cache { return executor.NewCache(maxExecutors) })
+var executors = sync.OnceValue(func() *executor.Cache {
+	return executor.NewCache(maxExecutors, cubins.NewDriver(driver, cubinStore(), runtime.GOMAXPROCS(0)))
+})
 
 // maxExecutors bounds what a process that defines new fusions all the time keeps;
 // an executor that is in use lives on without it.
@@ -34,9 +38,9 @@ type execution struct {
 }
 
 // plan returns the plan for inputs in C memory.
-func (x *execution) plan(inputs []executor.Input) (*executor.Plan, error) {
+func (x *execution) plan(inputs []executor.Input, device *executor.Device) (*executor.Plan, error) {
 	k := x.simulates.Load()
-	return x.PlanWith(inputs, executor.Options{Simulate: k > 0, Candidate: int(max(k-1, 0))})
+	return x.PlanWith(inputs, executor.Options{Simulate: k > 0, Candidate: int(max(k-1, 0)), Device: device})
 }
 
 //export nvf_executor_create
@@ -88,12 +92,12 @@ func nvf_prepare(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, o
 		if err != nil {
 			return err
 		}
-		if err := checkDevice(tensors, int(device)); err != nil {
-			return err
-		}
-		plan, err := x.plan(tensors)
+		plan, err := x.plan(tensors, deviceOf(int(device)))
 		if err != nil {
 			return err
+		}
+		if plan.Device != nil {
+			return &core.Unsupported{What: "execute(): this build launches nothing on a CUDA device"}
 		}
 		x.last.Store(plan)
 		p := &prepared{Plan: plan, inputs: int(n), kind: fingerprint(tensors)}
@@ -257,14 +261,13 @@ func nvfi_stop(h C.nvfi_job) {
 	}
 }
 
-// checkDevice decides where a run takes place if no tensor does.
-func checkDevice(inputs []executor.Input, device int) error {
-	isTensor := func(x executor.Input) bool { return x.Tensor }
-	if device < 0 || slices.ContainsFunc(inputs, isTensor) {
+// deviceOf returns where the caller says that a run without tensors takes place;
+// nil: nowhere.
+func deviceOf(index int) *executor.Device {
+	if index < 0 {
 		return nil
 	}
-	return &core.Unsupported{What: "execute(): this build runs on the CPU only",
-		Refusals: []core.Refusal{{By: "executor", Rule: "device", Sentence: fmt.Sprintf("device is cuda:%d", device)}}}
+	return &executor.Device{Type: executor.CUDA, Index: index}
 }
 
 // inputsOf reads inputs. Their sizes and strides stay in the caller's memory,

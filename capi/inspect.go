@@ -387,7 +387,7 @@ func onPlan(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, e *C.nvf_error
 		if err != nil {
 			return err
 		}
-		p, err := x.plan(tensors)
+		p, err := x.plan(tensors, nil)
 		if err != nil {
 			return err
 		}

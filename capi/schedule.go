@@ -149,7 +149,7 @@ func nvf_executor_create_scheduled(h C.nvf_fusion, launch C.const_integers, out 
 			copy(demands.Block[:], sizes[:3])
 			copy(demands.Grid[:], sizes[3:])
 		}
-		*out = C.nvf_executor(handles.put(&execution{Executor: executor.NewScheduled(f, s.Clone(), demands)}))
+		*out = C.nvf_executor(handles.put(&execution{Executor: executors().Scheduled(f, s.Clone(), demands)}))
 		return nil
 	})
 }

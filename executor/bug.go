@@ -14,6 +14,8 @@ type Bug struct {
 	What       any    // what was panicked with
 	Stack      []byte // of the goroutine that did
 	Reproducer string // the definition and the inputs' shapes
+
+	text string // what a compiler refused
 }
 
 func (b *Bug) Error() string { return fmt.Sprintf("internal error: %v", b.What) }
@@ -29,10 +31,18 @@ func (e *Executor) guard(inputs []Input, f func() error) (err error) {
 			err = &Bug{What: p.Value, Stack: p.Stack}
 		}
 		if b, ok := err.(*Bug); ok {
-			b.Reproducer = e.reproducer(inputs)
+			b.Reproducer = e.reproducer(inputs) + commented(b.text)
 		}
 	}()
 	return f()
+}
+
+// commented returns text as lines that a reproducer does not read.
+func commented(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "# " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n# ") + "\n"
 }
 
 // reproducer is the text of the definition, the schedule if it was made by hand,

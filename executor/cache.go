@@ -5,11 +5,15 @@ import (
 	"sync"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/cudadrv"
 )
 
 // A Cache keeps the executors of the definitions used last. It may be used by
 // many goroutines.
 type Cache struct {
+	machine *machine
+
 	lock   sync.Mutex
 	limit  int
 	byText map[string]*list.Element // of *Executor
@@ -23,9 +27,11 @@ type Stats struct {
 	Executors               int // held now
 }
 
-// NewCache returns a cache of at most maxExecutors executors, at least 1.
-func NewCache(maxExecutors int) *Cache {
-	return &Cache{limit: max(maxExecutors, 1), byText: map[string]*list.Element{}, recent: list.New()}
+// NewCache returns a cache of at most maxExecutors executors, at least 1, which
+// make plans for the CUDA devices of driver; nil: for none. The driver is first
+// called when a device is first asked for.
+func NewCache(maxExecutors int, driver cudadrv.Driver) *Cache {
+	return &Cache{machine: newMachine(driver), limit: max(maxExecutors, 1), byText: map[string]*list.Element{}, recent: list.New()}
 }
 
 // Executor returns the executor of f, which is frozen. Definitions with the same
@@ -43,7 +49,7 @@ func (c *Cache) Executor(f *core.Fusion) (*Executor, error) {
 		return e.Value.(*Executor), nil
 	}
 	c.stats.Misses++
-	x := newExecutor(f, text)
+	x := newExecutor(f, text, c.machine)
 	c.byText[text] = c.recent.PushFront(x)
 	if c.recent.Len() > c.limit {
 		last := c.recent.Back()
@@ -51,6 +57,17 @@ func (c *Cache) Executor(f *core.Fusion) (*Executor, error) {
 		c.stats.Evictions++
 	}
 	return x, nil
+}
+
+// Scheduled returns an executor that the cache does not keep. It computes f, which
+// is frozen, by s, a schedule of it: on a CUDA device, or in the simulator. Its
+// plans fail with InvalidArgument if s is not legal, is not launched as demanded,
+// or needs more than the device has, which for the simulator is one of compute
+// capability 9.0, and with Unsupported if s cannot be lowered.
+func (c *Cache) Scheduled(f *core.Fusion, s *schedule.Scheduled, demands Launch) *Executor {
+	x := newExecutor(f, f.String(), c.machine)
+	x.byHand, x.demands = s, demands
+	return x
 }
 
 // Stats returns the counts so far.

@@ -50,7 +50,7 @@ func Heuristics(f *core.Fusion, inputs []Input, name string) (string, error) {
 		if err != nil {
 			continue
 		}
-		if _, err = NewScheduled(f, s, AnyLaunch).Plan(inputs); err == nil {
+		if _, err = new(Cache).Scheduled(f, s, AnyLaunch).Plan(inputs); err == nil {
 			chosen = p
 			break
 		}

@@ -44,7 +44,7 @@ func runScaled(t testing.TB, c *executor.Cache, factor, n int) {
 // TestManyGoroutines uses a cache that is too small from many goroutines: the
 // same plan, other plans of one executor, and executors that are evicted.
 func TestManyGoroutines(t *testing.T) {
-	c := executor.NewCache(3)
+	c := executor.NewCache(3, nil)
 	var all sync.WaitGroup
 	for g := range 16 {
 		all.Go(func() {
@@ -62,7 +62,7 @@ func TestManyGoroutines(t *testing.T) {
 }
 
 func TestEqualDefinitionsShareAnExecutor(t *testing.T) {
-	c := executor.NewCache(2)
+	c := executor.NewCache(2, nil)
 	a, err := c.Executor(scaled(t, 3))
 	require.NoError(t, err)
 	b, err := c.Executor(scaled(t, 3))

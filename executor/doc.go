@@ -18,7 +18,7 @@
 // A task (task.go) is what needs a kernel, with the axes that the sizes decide;
 // compile (kernel.go) is the one place where a schedule is chosen, for runs and
 // for looking. What a kernel cannot write in place is copied after it. With
-// [NewScheduled] the schedule is the caller's (byhand.go).
+// [Cache.Scheduled] the schedule is the caller's (byhand.go).
 //
 // On a CUDA device a plan is data ([DeviceProgram]): launches of machine code
 // that a [cudadrv.Driver] compiled and loaded when the plan was made, and what a

@@ -20,6 +20,8 @@ const maxPlans = 256
 
 // An Executor plans and runs one definition. It may be used by many goroutines.
 type Executor struct {
+	machine *machine
+
 	f    *core.Fusion
 	text string
 	key  []bool // by input: a scalar whose value a plan depends on
@@ -39,19 +41,8 @@ type entry struct {
 	used atomic.Int64 // by the executor's clock
 }
 
-func newExecutor(f *core.Fusion, text string) *Executor {
-	return &Executor{f: f, text: text, key: structuralScalars(f), plans: map[string]*entry{}, demands: AnyLaunch}
-}
-
-// NewScheduled returns an executor that is in no cache. It computes f, which is
-// frozen, by s, a schedule of it, in the simulator. Its plans fail with
-// InvalidArgument if s is not legal, is not launched as demanded, or needs more
-// than a device of compute capability 9.0 has, and with Unsupported if s cannot
-// be lowered.
-func NewScheduled(f *core.Fusion, s *schedule.Scheduled, demands Launch) *Executor {
-	e := newExecutor(f, f.String())
-	e.byHand, e.demands = s, demands
-	return e
+func newExecutor(f *core.Fusion, text string, m *machine) *Executor {
+	return &Executor{machine: m, f: f, text: text, key: structuralScalars(f), plans: map[string]*entry{}, demands: AnyLaunch}
 }
 
 // Fusion returns the definition.
@@ -128,6 +119,10 @@ type Options struct {
 	// capability 9.0, and simulated, which finds what such a device would leave
 	// undefined. It is ten to a thousand times slower than the CPU.
 	Simulate bool
+	// Device is where a run without tensors takes place, 0-dim tensors of the CPU
+	// apart. Nil: on the CPU if there are such, else on a CUDA device if there is
+	// one.
+	Device *Device
 	// Candidate chooses among the schedules that there are for a kernel, counted
 	// around; 0 is the one that is expected to be the fastest.
 	Candidate int
@@ -166,6 +161,9 @@ func (e *Executor) AppendKey(key []byte, inputs []Input, o Options) []byte {
 		for i := range inputs {
 			key = append(key, byte(min(bits.TrailingZeros64(uint64(uintptr(inputs[i].Data))), 4)))
 		}
+	}
+	if o.Device != nil {
+		key = binary.AppendVarint(append(key, 'D', byte(o.Device.Type)), int64(o.Device.Index))
 	}
 	if o.Simulate {
 		key = binary.AppendVarint(append(key, 'S'), int64(o.Candidate))

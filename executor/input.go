@@ -68,9 +68,6 @@ func check(f *core.Fusion, inputs []Input) (*core.Binding, error) {
 			return nil, core.InvalidArgumentf("execute(): input %d (%s) receives an output, and several of its elements share memory: sizes %v, strides %v", i, f.Name(o.Alias), x.Sizes, x.Strides)
 		}
 	}
-	if err := checkDevices(f, inputs); err != nil {
-		return nil, err
-	}
 	return b, checkTypes(f)
 }
 
@@ -176,26 +173,4 @@ func overlapsItself(sizes, strides []int64) bool {
 		extent += strides[d] * (sizes[d] - 1)
 	}
 	return false
-}
-
-// checkDevices requires all tensors to be on one device.
-func checkDevices(f *core.Fusion, inputs []Input) error {
-	first := -1
-	for i := range inputs {
-		if !inputs[i].Tensor {
-			continue
-		}
-		if first < 0 {
-			first = i
-		}
-		if a, b := inputs[first].Device, inputs[i].Device; a != b {
-			return core.InvalidArgumentf("execute(): input %d (%s) is on %v and input %d (%s) is on %v; all tensors must be on one device",
-				first, f.Name(f.Inputs()[first]), a, i, f.Name(f.Inputs()[i]), b)
-		}
-	}
-	if first >= 0 && inputs[first].Device.Type != CPU {
-		return &core.Unsupported{What: "execute(): this build runs on the CPU only", Refusals: []core.Refusal{{By: "executor", Rule: "device",
-			Tensor: f.Name(f.Inputs()[first]), Sentence: fmt.Sprintf("input %d (%s) is on %v", first, f.Name(f.Inputs()[first]), inputs[first].Device)}}}
-	}
-	return nil
 }

@@ -61,7 +61,7 @@ func TestInputErrors(t *testing.T) {
 		{"negative stride", []core.Tri{no, no}, []executor.Input{{Tensor: true, DType: dtype.Float, Data: dense().Data, Sizes: ints{3, 4}, Strides: ints{4, -1}}}, "execute(): input 0 (tv0) has stride -1 in dimension 1; a stride is not negative"},
 		{"no memory", contiguous, []executor.Input{{Tensor: true, DType: dtype.Float, Sizes: ints{3, 4}, Strides: ints{4, 1}}}, "execute(): input 0 (tv0) has 12 elements but no memory"},
 		{"no strides", contiguous, []executor.Input{{Tensor: true, DType: dtype.Float, Data: dense().Data, Sizes: ints{3, 4}}}, "execute(): input 0 (tv0) has 2 sizes but 0 strides"},
-		{"device", contiguous, []executor.Input{on(dense(), cuda)}, "execute(): this build runs on the CPU only\n  executor: input 0 (tv0) is on cuda:1"},
+		{"device", contiguous, []executor.Input{on(dense(), cuda)}, "execute(): this executor computes on the CPU only\n  executor: the run is on cuda:1, and there is no CUDA driver"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -54,10 +54,10 @@ func (t *task) compileAny(outputs []OutputDescription, first int) (*compiled, er
 	c := &compiled{task: t}
 	var chosen scheduler.Scheduler
 	g := segment(t.f, t.b, t.inputs, t.aligned, placed(t.outputs, outputs))
-	if chosen, c.refusals = schedulers.Choose(g, scheduler.Hopper); chosen == nil {
+	if chosen, c.refusals = schedulers.Choose(g, t.device); chosen == nil {
 		return c, &core.Unsupported{What: "no scheduler takes this fusion", Refusals: c.refusals}
 	}
-	c.scheduler, c.candidates = chosen.Name(), chosen.Candidates(g, scheduler.Hopper)
+	c.scheduler, c.candidates = chosen.Name(), chosen.Candidates(g, t.device)
 	var refusals []core.Refusal
 	for k := range c.candidates {
 		c.taken = (first + k) % len(c.candidates)

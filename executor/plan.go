@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -49,7 +50,15 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	place, err := e.place(inputs, o)
+	if err != nil {
+		return nil, err
+	}
 	switch {
+	case place.Type == CUDA && o.Simulate:
+		return nil, core.InvalidArgumentf("execute(): the simulator computes on the CPU, and the run is on %v", place)
+	case place.Type == CUDA:
+		return e.planOnDevice(b, inputs, o, place.Index)
 	case e.byHand != nil:
 		return e.planByHand(b, inputs, e.byHand)
 	case o.Simulate:
@@ -73,7 +82,7 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 	return &Plan{Steps: []Step{s}, Outputs: outputs, NeedsRandom: s.program.NeedsRandom, Work: work, e: e, inputs: inputs}, nil
 }
 
-// Run computes the outputs. inputs are of the kind that the plan was made for;
+// Run computes the outputs of a plan of the CPU. inputs are of the kind that the plan was made for;
 // outputs[k] is the memory of output k, of the sizes and strides of its
 // description, and is not read for outputs that have none of their own. Outputs
 // share no memory with each other or with inputs. stop, if not nil, is polled.
@@ -87,6 +96,9 @@ func (p *Plan) Run(inputs []Input, outputs []unsafe.Pointer, random core.RandomS
 // Do is Run with the arguments in c.
 func (p *Plan) Do(c *Call) error {
 	return p.e.guard(c.Inputs, func() error {
+		if p.Device != nil {
+			return &Bug{What: fmt.Sprintf("a plan of cuda:%d is run on the CPU", p.Device.Device)}
+		}
 		for _, s := range p.Steps {
 			if err := s.run(c); err != nil {
 				return err

@@ -86,7 +86,7 @@ func (p *prepared) runPlan(t testing.TB, plan *executor.Plan, random core.Random
 
 func executorOf(t testing.TB, f *core.Fusion) *executor.Executor {
 	t.Helper()
-	e, err := executor.NewCache(4).Executor(f)
+	e, err := executor.NewCache(4, nil).Executor(f)
 	require.NoError(t, err)
 	return e
 }

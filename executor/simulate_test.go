@@ -390,7 +390,7 @@ output %2
 			require.NoError(t, err)
 			want, err := f.Eval(p.arrays, p.scalars, random)
 			require.NoError(t, err)
-			plan, err := executor.NewScheduled(f, s, executor.AnyLaunch).Plan(p.inputs)
+			plan, err := executor.NewCache(1, nil).Scheduled(f, s, executor.AnyLaunch).Plan(p.inputs)
 			require.NoError(t, err)
 			got, _, err := p.runPlan(t, plan, random)
 			requireNoError(t, err)

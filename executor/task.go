@@ -2,6 +2,7 @@ package executor
 
 import (
 	"nvfuser_go/core"
+	"nvfuser_go/schedulers/scheduler"
 )
 
 // A task is the part of a fusion that a kernel computes, for inputs of one kind:
@@ -10,6 +11,7 @@ import (
 type task struct {
 	f       *core.Fusion
 	b       *core.Binding
+	device  scheduler.Device
 	inputs  []Input // descriptions
 	aligned []int   // addresses of inputs, in bytes
 	outputs []int   // of the fusion, by output of f
@@ -17,7 +19,7 @@ type task struct {
 
 // newTask returns the task that outputs leave of f; nil if no kernel is needed.
 func newTask(f *core.Fusion, inputs []Input, b *core.Binding, outputs []OutputDescription) (*task, error) {
-	t := &task{inputs: described(inputs), aligned: alignments(inputs)}
+	t := &task{device: scheduler.Hopper, inputs: described(inputs), aligned: alignments(inputs)}
 	var list []core.Output
 	listed := map[core.ValID]bool{}
 	for k, o := range f.Outputs() {

@@ -162,9 +162,9 @@ func planFor(o *options, inputs []executor.Input, simulate bool) (*executor.Plan
 		if err != nil {
 			return nil, err
 		}
-		return executor.NewScheduled(o.fusion, s, executor.AnyLaunch).Plan(inputs)
+		return executor.NewCache(1, nil).Scheduled(o.fusion, s, executor.AnyLaunch).Plan(inputs)
 	}
-	e, err := executor.NewCache(1).Executor(o.fusion)
+	e, err := executor.NewCache(1, nil).Executor(o.fusion)
 	if err != nil {
 		return nil, err
 	}

@@ -218,7 +218,7 @@ static void test_inputs(void) {
   bad = good, bad.strides = negative;
   REFUSED(PREPARE(&bad, 1, NVF_ANY_DEVICE), NVF_INVALID_ARGUMENT, "stride");
   bad = good, bad.device_type = NVF_CUDA;
-  REFUSED(PREPARE(&bad, 1, NVF_ANY_DEVICE), NVF_UNSUPPORTED, "CPU only");
+  REFUSED(PREPARE(&bad, 1, NVF_ANY_DEVICE), NVF_UNSUPPORTED, "CUDA device");
   bad = good, bad.device_type = 8;
   REFUSED(PREPARE(&bad, 1, NVF_ANY_DEVICE), NVF_INVALID_TYPE, "kind 8");
   nvf_input number = {.kind = NVF_KIND_INT, .integer = 3};

@@ -169,7 +169,7 @@ func TestGrowthOfPlanning(t *testing.T) {
 			plan := func(f *core.Fusion) func() {
 				f.Freeze()
 				return func() {
-					e, err := executor.NewCache(1).Executor(f)
+					e, err := executor.NewCache(1, nil).Executor(f)
 					require.NoError(t, err)
 					_, err = e.Plan([]executor.Input{input})
 					require.NoError(t, err)

@@ -1,0 +1,200 @@
+package executor
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/singleflight"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
+	"nvfuser_go/cudadrv"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+// A machine is the CUDA devices that the executors of a cache make plans for, and
+// the functions that were loaded there. Any number of goroutines may use it. A nil
+// machine has no devices.
+type machine struct {
+	driver  cudadrv.Driver
+	loading singleflight.Group
+
+	lock      sync.Mutex
+	devices   map[int]cudadrv.Properties
+	functions map[functionKey]*list.Element // of loaded
+	recent    *list.List                    // used last first
+}
+
+// maxFunctions bounds the functions that are found again. One that is forgotten
+// stays on the device, since plans may launch it.
+const maxFunctions = 4096
+
+// A functionKey is all that a function depends on.
+type functionKey struct {
+	device       int
+	text         [sha256.Size]byte
+	name         string
+	registers    int // at most, of a thread; 0: any number
+	sharedMemory int // that it opts in to; 0: it need not
+}
+
+type loaded struct {
+	key      functionKey
+	function cudadrv.Function
+}
+
+func newMachine(driver cudadrv.Driver) *machine {
+	if driver == nil {
+		return nil
+	}
+	return &machine{driver: driver, devices: map[int]cudadrv.Properties{}, functions: map[functionKey]*list.Element{}, recent: list.New()}
+}
+
+// present reports whether there is a device.
+func (m *machine) present() bool {
+	if m == nil {
+		return false
+	}
+	n, err := m.driver.Devices()
+	return err == nil && n > 0
+}
+
+// properties returns those of a device.
+//
+// Errors: Unsupported if the device is not there or cannot be used.
+func (m *machine) properties(device int) (cudadrv.Properties, error) {
+	if m == nil {
+		return cudadrv.Properties{}, &core.Unsupported{What: "execute(): this executor computes on the CPU only", Refusals: []core.Refusal{{By: "executor", Rule: "device",
+			Sentence: fmt.Sprintf("the run is on cuda:%d, and there is no CUDA driver", device)}}}
+	}
+	m.lock.Lock()
+	p, ok := m.devices[device]
+	m.lock.Unlock()
+	if ok {
+		return p, nil
+	}
+	n, err := m.driver.Devices()
+	if err != nil {
+		return p, ofDriver(err)
+	}
+	if device < 0 || device >= n {
+		return p, core.InvalidArgumentf("execute(): there is no device cuda:%d; this machine has %d CUDA devices", device, n)
+	}
+	if p, err = m.driver.Properties(device); err != nil {
+		return p, ofDriver(err)
+	}
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.devices[device] = p
+	return p, nil
+}
+
+// target is a device as schedulers see it.
+func target(p cudadrv.Properties) scheduler.Device {
+	return scheduler.Device{Processors: p.Processors, Threads: p.ThreadsPerBlock, Warp: p.WarpSize}
+}
+
+// limits is what a launch on a device may have. Sizes of the grid are those of
+// every device of compute capability 3.0 and more: CUDA C++ Programming Guide
+// 12.9, section 17.2.
+func limits(p cudadrv.Properties) kir.Limits {
+	l := kir.Hopper
+	l.Threads, l.Shared = int64(p.ThreadsPerBlock), int64(max(p.SharedPerBlockOptIn, p.SharedPerBlock))
+	if p.Major < 9 {
+		l.Cluster = 1
+	}
+	return l
+}
+
+// function compiles text for a device and loads its kernel called name, of which
+// launches have the given numbers of threads and bytes of dynamic shared memory.
+// It does so once for equal kernels.
+//
+// Errors: Unsupported; [Bug] if the compiler refuses the text; those of the driver.
+func (m *machine) function(device int, text, name string, threads, shared int64) (cudadrv.Function, error) {
+	p, err := m.properties(device)
+	if err != nil {
+		return cudadrv.Function{}, err
+	}
+	key := functionKey{device: device, text: sha256.Sum256([]byte(text)), name: name}
+	if shared > int64(p.SharedPerBlock) {
+		key.sharedMemory = int(shared)
+	}
+	f, err := m.loadOnce(p, key, text)
+	if err == nil && threads > int64(f.MaxThreads) {
+		key.registers = max(p.RegistersPerProcessor/int(threads)/8*8, 8) // registers are given out by 8
+		f, err = m.loadOnce(p, key, text)
+	}
+	if err == nil && threads > int64(f.MaxThreads) {
+		return f, tooLarge(fmt.Sprintf("a block has %d threads of %d registers, and the device launches at most %d of them", threads, f.Registers, f.MaxThreads))
+	}
+	return f, err
+}
+
+// loadOnce returns the function of key, whose text is given.
+func (m *machine) loadOnce(p cudadrv.Properties, key functionKey, text string) (cudadrv.Function, error) {
+	if f, ok := m.find(key); ok {
+		return f, nil
+	}
+	f, err, _ := m.loading.Do(fmt.Sprintf("%+v", key), func() (any, error) {
+		if f, ok := m.find(key); ok { // loaded since the caller looked
+			return f, nil
+		}
+		c, err := m.driver.Compile(text, cudadrv.CompileOptions{Arch: p.Arch(), MaxRegisters: key.registers})
+		if err != nil {
+			return cudadrv.Function{}, ofDriver(err)
+		}
+		f, err := m.driver.Load(key.device, c.Cubin, key.name, cudadrv.LoadOptions{DynamicShared: key.sharedMemory})
+		if err != nil {
+			return cudadrv.Function{}, ofDriver(err)
+		}
+		m.keep(key, f)
+		return f, nil
+	})
+	return f.(cudadrv.Function), err
+}
+
+func (m *machine) find(key functionKey) (cudadrv.Function, bool) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	x, ok := m.functions[key]
+	if !ok {
+		return cudadrv.Function{}, false
+	}
+	m.recent.MoveToFront(x)
+	return x.Value.(loaded).function, true
+}
+
+func (m *machine) keep(key functionKey, f cudadrv.Function) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.functions[key] = m.recent.PushFront(loaded{key, f})
+	if m.recent.Len() > maxFunctions {
+		delete(m.functions, m.recent.Remove(m.recent.Back()).(loaded).key)
+	}
+}
+
+// ofDriver returns what an error of the driver is to the user: what is missing or
+// too old is Unsupported, a text that does not compile a Bug.
+func ofDriver(err error) error {
+	var (
+		missing *cudadrv.Unavailable
+		tooOld  *cudadrv.Unsupported
+		failed  *cudadrv.CompileError
+	)
+	switch {
+	case errors.As(err, &missing), errors.As(err, &tooOld):
+		return &core.Unsupported{What: "execute(): this machine cannot compute on a CUDA device", Refusals: []core.Refusal{{By: "cuda", Rule: "driver", Sentence: err.Error()}}}
+	case errors.As(err, &failed):
+		return &Bug{What: failed.Error(), text: failed.Reproducer()}
+	}
+	return err
+}
+
+// tooLarge is the error of a launch that exceeds what a device has.
+func tooLarge(sentence string) error {
+	return &core.Unsupported{What: "execute(): the device cannot launch this kernel", Refusals: []core.Refusal{{By: "cuda", Rule: "launch", Sentence: sentence}}}
+}

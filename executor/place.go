@@ -1,0 +1,44 @@
+package executor
+
+import (
+	"nvfuser_go/core"
+)
+
+// place returns where a run takes place: on the device of its tensors, 0-dim
+// tensors of the CPU apart; without such on the one that the caller names, else on
+// the CPU if there are any tensors, else on a CUDA device if there is one.
+//
+// Errors: InvalidArgument that names two tensors on different devices.
+func (e *Executor) place(inputs []Input, o Options) (Device, error) {
+	first, small := -1, false
+	for i := range inputs {
+		x := &inputs[i]
+		switch {
+		case !x.Tensor:
+		case x.Device.Type == CPU && len(x.Sizes) == 0:
+			small = true
+		case first < 0:
+			first = i
+		case x.Device != inputs[first].Device:
+			return Device{}, core.InvalidArgumentf("execute(): input %d%s is on %v and input %d%s is on %v; all tensors must be on one device",
+				first, e.nameOf(first), inputs[first].Device, i, e.nameOf(i), x.Device)
+		}
+	}
+	switch {
+	case first >= 0:
+		return inputs[first].Device, nil
+	case o.Device != nil:
+		return *o.Device, nil
+	case !small && !o.Simulate && e.byHand == nil && e.machine.present():
+		return Device{Type: CUDA}, nil
+	}
+	return Device{}, nil
+}
+
+// nameOf is the name of input i in messages.
+func (e *Executor) nameOf(i int) string {
+	if i >= len(e.f.Inputs()) {
+		return ""
+	}
+	return " (" + e.f.Name(e.f.Inputs()[i]) + ")"
+}
