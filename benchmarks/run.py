@@ -6,10 +6,8 @@ docs/benchmarks.md tells how to read the numbers.
 """
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -18,12 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from machine import ROOT, description, provenance
 from programs import Program, programs
 
 import nvfuser_go
 from nvfuser_go import FusionDefinition
-
-ROOT = Path(__file__).parents[1]
 
 
 def median_seconds(call: Callable[[], object], repeats: int) -> float:
@@ -149,39 +146,11 @@ def growth(sizes: list[int], repeats: int) -> dict[str, dict[str, float]]:
     return out
 
 
-def processor() -> str:
-    """The model of the CPU, as far as the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def commit() -> str:
-    """The commit that is measured, marked if files differ from it."""
-
-    def git(*args: str) -> str:
-        return subprocess.run(["git", "-C", str(ROOT), *args], capture_output=True, text=True).stdout.strip()
-
-    name = git("rev-parse", "--short", "HEAD") or "unknown"
-    return name + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
-
-
 def measure(quick: bool) -> dict:
     few = 3 if quick else 9
     return {
-        "machine": {
-            "processor": processor(),
-            "cores": os.cpu_count(),
-            "system": f"{platform.system()} {platform.machine()}",
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-        },
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "version": nvfuser_go.__version__,
-        "commit": commit(),
+        "machine": description(),
+        **provenance(),
         "import": import_time(few),
         "record": recording(200 if quick else 1000, few),
         "execute": tiny_execution(200 if quick else 2000, few),

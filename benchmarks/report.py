@@ -1,0 +1,232 @@
+"""What is made of the measurements of gpu.py: shares of a copy, what falls short of the thresholds, tables, a chart.
+
+A result is what gpu.py writes as JSON. Nothing here measures or needs a GPU.
+"""
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from columns import BY_HAND, COPIES, OURS, PEERS
+from timing import STATES
+
+# The thresholds. A row counts from this much traffic on, in bytes; from less where it reads as much as it writes.
+COUNTS_FROM, COUNTS_FROM_IF_EVEN = 128e6, 64e6
+SHARE_OF_COPY = 0.97
+BEHIND_BY_HAND, BEHIND_PEER = 1.03, 1.02
+HOST_MICROSECONDS = {"3": 8.0, "8": 9.0}  # by the number of inputs
+FIRST_MILLISECONDS = {"first new kernel": 110.0, "later new kernels": 60.0, "first from disk": 3.0}
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """A number that is not what it should be: of what, what was measured, the bound, and whether it is a least one."""
+
+    what: str
+    measured: float
+    bound: float
+    unit: str
+    at_least: bool = False
+
+    def __str__(self) -> str:
+        relation = "at least" if self.at_least else "at most"
+        apart = abs(self.measured / self.bound - 1) * 100 if self.bound else float("inf")
+        measured = f"{self.measured:.4g} {self.unit}".rstrip()
+        return f"{self.what}: {measured}, should be {relation} {self.bound:.4g} ({apart:.1f} % off)"
+
+
+def median(row: dict, column: str, state: str) -> float | None:
+    """Microseconds, or None where the column was not timed."""
+    found = row["columns"].get(column)
+    return found[state]["p50"] if found else None
+
+
+def share(row: dict, column: str, state: str) -> float | None:
+    """How fast bytes move, where the faster copy of as many bytes in the same state is 1."""
+    mine = median(row, column, state)
+    copy = min((t for name in COPIES if (t := median(row, name, state)) is not None), default=None)
+    if mine is None or copy is None:
+        return None
+    return copy / row["copy_bytes"] * row_bytes(row) / mine
+
+
+def row_bytes(row: dict) -> int:
+    return row["read"] + row["written"]
+
+
+def best(row: dict, columns: list[str], state: str) -> tuple[str, float] | None:
+    """The fastest of some columns and its microseconds."""
+    timed = [(t, name) for name in columns if (t := median(row, name, state)) is not None]
+    return min(timed)[::-1] if timed else None
+
+
+def by_hand(row: dict) -> list[str]:
+    return [name for name in row["columns"] if name.startswith(BY_HAND)]
+
+
+def counts(row: dict) -> bool:
+    """Whether the thresholds hold for the row."""
+    least = COUNTS_FROM_IF_EVEN if row["read"] == row["written"] else COUNTS_FROM
+    return row["gate"] and row_bytes(row) >= least
+
+
+def row_shortfalls(name: str, row: dict) -> Iterator[Shortfall | str]:
+    if OURS not in row["columns"]:
+        yield f"{name}: not run: {row['refused'].get(OURS, 'not measured')}"
+        return
+    if OURS in row["wrong"]:
+        yield f"{name}: wrong: relative error {row['columns'][OURS]['error']:.1e}"
+    if not counts(row):
+        return
+    for state in STATES:
+        mine = median(row, OURS, state)
+        part = share(row, OURS, state)
+        if part is not None and part < SHARE_OF_COPY:
+            yield Shortfall(f"{name}, {state}: share of a copy", part * 100, SHARE_OF_COPY * 100, "%", at_least=True)
+        for rivals, factor in ((by_hand(row), BEHIND_BY_HAND), (list(PEERS), BEHIND_PEER)):
+            found = best(row, [x for x in rivals if x not in row["wrong"]], state)
+            if found and mine > found[1] * factor:
+                yield Shortfall(
+                    f"{name}, {state}: beside {found[0]} ({found[1]:.1f} us)", mine, found[1] * factor, "us"
+                )
+
+
+def first_calls(series: dict[str, list[list[float]]]) -> dict[str, float]:
+    """Milliseconds from what first_call.series gives: medians over the processes."""
+    cold, disk = series["cold"], series["disk"]
+    later = [x for process in cold for x in process[1:]]
+    return {
+        "first new kernel": statistics.median(x[0] for x in cold),
+        "later new kernels": statistics.median(later),
+        "first from disk": statistics.median(x[0] for x in disk),
+        "later from disk": statistics.median(x for process in disk for x in process[1:]),
+    }
+
+
+def shortfalls(result: dict) -> list[Shortfall | str]:
+    """What falls short of the thresholds, or could not be run: sentences and numbers, in the order of the result."""
+    found: list[Shortfall | str] = []
+    for name, row in result["rows"].items():
+        found += row_shortfalls(name, row)
+    for inputs, columns in result["host"].items():
+        if OURS not in columns:
+            found.append(f"host time of {inputs} inputs: not run")
+            continue
+        mine, bound = columns[OURS]["p50"], HOST_MICROSECONDS.get(inputs)
+        if bound is not None and mine > bound:
+            found.append(Shortfall(f"host time of a call with {inputs} inputs", mine, bound, "us"))
+        if inputs == "3" and (slower := columns[OURS]["ratio"]) > 1:
+            found.append(Shortfall("host time with 3 inputs, torch.add of the same round = 1", slower, 1, ""))
+    for package, series in result["first"].items():
+        if package == OURS and isinstance(series, dict):
+            times = first_calls(series)
+            found += [Shortfall(k, times[k], v, "ms") for k, v in FIRST_MILLISECONDS.items() if times[k] > v]
+        elif package == OURS:
+            found.append(f"first calls: not run: {series}")
+    return found
+
+
+def row_cells(row: dict) -> list[str]:
+    def times(column: str, marked: bool = False) -> str:
+        found = [median(row, column, state) for state in STATES]
+        if None in found:
+            return "-"
+        wrong = " WRONG" if column in row["wrong"] else ""
+        return " / ".join(f"{t:.1f}" for t in found) + wrong
+
+    def both(numbers: list[float | None], digits: int = 0) -> str:
+        return "-" if None in numbers else " / ".join(f"{100 * n:.{digits}f}" for n in numbers)
+
+    hand = best(row, by_hand(row), STATES[1])
+    return [
+        f"{row_bytes(row) / 1e6:.0f}",
+        times(OURS),
+        both([share(row, OURS, state) for state in STATES], 1),
+        both([row["noise"].get(state) for state in STATES], 1),
+        *(times(name) for name in PEERS),
+        times(hand[0]) if hand else "-",
+        *(times(name) for name in COPIES),
+    ]
+
+
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    return [f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows]]
+
+
+def markdown(result: dict) -> str:
+    """The tables. Times of rows are dirty / clean."""
+    m, gpu = result["machine"], result["gpu"]
+    head = ["row", "MB", "us", "% of copy", "A/A %", *PEERS, "by hand", *COPIES]
+    lines = [
+        f"{gpu['name']}, driver {gpu['driver']}, CUDA {gpu['cuda']}; {m['processor']}, {m['cores']} cores; Python"
+        f" {m['python']}, torch {m['torch']}; nvfuser_go {result['version']} at {result['commit']}, {result['date']}",
+        "",
+        f"Microseconds with L2 dirty / clean, medians of {result['rounds']} rounds. Share of the faster copy of as many"
+        " bytes in the same state.",
+        "",
+        *table(head, [[name, *row_cells(row)] for name, row in result["rows"].items()]),
+    ]
+    if result["host"]:
+        names = list(dict.fromkeys(name for columns in result["host"].values() for name in columns))
+
+        def cell(columns: dict, name: str) -> str:
+            x = columns.get(name)
+            return f"{x['p50']:.2f} ({x['p10']:.2f}-{x['p90']:.2f}) {x['ratio']:.2f}" if x else "-"
+
+        lines += ["", "Host microseconds of a cached call: p50 (p10-p90), and the ratio to torch.add.", ""]
+        lines += table(["inputs", *names], [[n, *(cell(c, x) for x in names)] for n, c in result["host"].items()])
+    calls = {package: first_calls(x) for package, x in result["first"].items() if isinstance(x, dict)}
+    if calls:
+        heads = list(next(iter(calls.values())))
+        cells = [[package, *(f"{times[x]:.2f}" for x in heads)] for package, times in calls.items()]
+        lines += ["", "Milliseconds of first calls, medians.", "", *table(["", *heads], cells)]
+    refused = [f"- {name}, {who}: {why}" for name, row in result["rows"].items() for who, why in row["refused"].items()]
+    if refused:
+        lines += ["", "Not run:", "", *refused]
+    short = shortfalls(result)
+    lines += ["", "Short of the thresholds:" if short else "No row, no time falls short of the thresholds."]
+    lines += ["", *(f"- {x}" for x in short)] if short else []
+    return "\n".join(lines)
+
+
+def draw(result: dict, path: Path) -> bool:
+    """A bar a row, its share of a copy with a clean cache, and a mark for each peer. False without matplotlib."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = list(result["rows"])[::-1]
+    figure, axes = pyplot.subplots(figsize=(9, 1.5 + 0.28 * len(names)), layout="constrained")
+    places = range(len(names))
+    for state, height, color in zip(STATES, (0.8, 0.4), ("#c6d8ee", "#4a7ab5"), strict=True):
+        shares = [share(result["rows"][name], OURS, state) or 0 for name in names]
+        axes.barh(places, [100 * x for x in shares], height, color=color, label=f"nvfuser_go, {state}")
+    for column, mark in zip(PEERS, "o^s", strict=True):
+        found = [
+            (100 * x, y)
+            for y, name in zip(places, names, strict=True)
+            if (x := share(result["rows"][name], column, "clean"))
+        ]
+        if found:
+            axes.scatter(
+                *zip(*found, strict=True),
+                marker=mark,
+                s=22,
+                facecolors="none",
+                edgecolors="black",
+                label=f"{column}, clean",
+            )
+    axes.axvline(100, color="gray", linewidth=0.8)
+    axes.axvline(100 * SHARE_OF_COPY, color="gray", linewidth=0.8, linestyle=":")
+    axes.set_yticks(places, names)
+    axes.set_xlim(0, 125)
+    axes.set_xlabel("% of a copy of the same bytes")
+    axes.set_title(f"{result['gpu']['name']}, {result['commit']}", fontsize=9)
+    axes.legend(loc="lower left", fontsize=7)
+    figure.savefig(path)
+    pyplot.close(figure)
+    return True

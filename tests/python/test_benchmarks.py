@@ -1,0 +1,304 @@
+"""The benchmark on a GPU, as far as it goes without one: its rows are right, its statistics, thresholds and tables."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import columns  # noqa: E402
+import gpu  # noqa: E402
+import handwritten  # noqa: E402
+import report  # noqa: E402
+import rows  # noqa: E402
+import timing  # noqa: E402
+
+BY_NAME = {row.name: row for row in rows.ROWS}
+
+
+def run(program):
+    fd = program.fusion()
+    return (lambda inputs: fd.execute(inputs)) if program.inputs else lambda inputs: fd.execute(inputs, device="cpu")
+
+
+@pytest.mark.parametrize("row", rows.ROWS, ids=lambda row: row.name)
+def test_a_row_is_what_torch_computes(row):
+    program = row.program("cpu", small=True)
+    outputs = row.outputs(program)
+    assert row.error(program, run(program)) <= rows.tolerance(outputs)
+    fresh = row.program("cpu", small=True)
+    assert row.error(fresh, columns.eager(fresh)) <= 2 * rows.tolerance(outputs)
+
+
+def test_rows_have_names_of_their_own():
+    assert len(BY_NAME) == len(rows.ROWS)
+    assert all(set(row.sizes) == set(row.small) for row in rows.ROWS)
+
+
+@pytest.mark.parametrize("name", ["relu bf16", "in place x += y f32", "dropout bf16", "cast i64 to f32"])
+def test_a_wrong_result_is_seen(name):
+    row = BY_NAME[name]
+    program = row.program("cpu", small=True)
+
+    def wrong(inputs):
+        out = run(program)(inputs)
+        target = inputs[0] if row.writes else out[0]
+        target.flatten()[5] += 1.0
+        return out
+
+    assert row.error(program, wrong) > rows.tolerance(row.outputs(program))
+
+
+def test_what_is_not_a_number_or_has_another_shape_is_infinitely_wrong():
+    x = torch.ones(3)
+    assert rows.close_to((x,), (x * math.nan,)) == math.inf
+    assert rows.close_to((x,), (torch.ones(1),)) == math.inf
+
+
+def test_layouts():
+    draw = torch.Generator().manual_seed(0)
+    sizes = {"B": 2, "M": 3, "N": 4, "C": 5}
+
+    def strides(dims, layout):
+        x = rows.Input(torch.bfloat16, dims, layout).make(sizes, "cpu", draw)
+        assert list(x.shape) == [sizes[d] for d in dims]
+        return x.stride(), x.storage_offset()
+
+    assert strides("MN", "dense") == ((4, 1), 0)
+    assert strides("MN", "rows") == ((8, 1), 0)
+    assert strides("MN", "odd") == ((4, 1), 1)
+    assert strides("BMN", "turned") == ((3, 1, 6), 0)
+    assert strides("BCMN", "channels last") == ((60, 1, 20, 5), 0)
+
+
+def test_traffic_counts_what_a_broadcast_repeats_once():
+    row = BY_NAME["bias bf16"]
+    program = row.program("cpu", small=True)
+    assert rows.traffic(program.inputs) == 24 * 40 * 2 + 40 * 2
+    assert rows.traffic(row.outputs(program)) == 24 * 40 * 2
+
+
+def test_a_summary_is_of_the_sorted_times():
+    assert timing.Summary.of([5, 1, 4, 2, 3, 6, 7, 8, 9, 10, 11]) == timing.Summary(2, 6, 10)
+    assert timing.Summary.of([3.0]) == timing.Summary(3.0, 3.0, 3.0)
+    with pytest.raises(ValueError, match="needs a time"):
+        timing.Summary.of([])
+
+
+def test_a_ratio_is_of_the_times_of_one_round():
+    assert timing.ratio([2, 20, 200], [1, 10, 100]) == 2
+    with pytest.raises(ValueError, match="argument"):
+        timing.ratio([1], [1, 2])
+
+
+def test_columns_take_turns():
+    order, marks = [], []
+    calls = {name: (lambda name=name: order.append(name)) for name in "abc"}
+    times = timing.host_times(calls, 3, calls=1, synchronize=lambda: marks.append(len(order)))
+    assert "".join(order) == "".join(x * 6 for x in "abcbcacab")  # five calls to warm up, one that counts
+    assert {name: len(t) for name, t in times.items()} == dict.fromkeys("abc", 3)
+    assert marks[0] == 5  # the queue is empty before the calls that count
+    assert marks[1] == 6
+
+
+# A result as gpu.py writes it, with times of our choice.
+def timed(us, **more):
+    return {**more, **{state: {"p10": us, "p50": us, "p90": us} for state in timing.STATES}}
+
+
+def measured(ours=100.0, read=134e6, written=134e6, gate=True, **others):
+    found = {columns.OURS: timed(ours, error=1e-3), **{name: timed(us) for name, us in others.items()}}
+    found |= {name: timed(us) for name, us in zip(columns.COPIES, (99.0, 98.0), strict=True)}
+    return {
+        "read": read,
+        "written": written,
+        "copy_bytes": read + written,
+        "gate": gate,
+        "columns": found,
+        "noise": dict.fromkeys(timing.STATES, 0.002),
+        "wrong": [],
+        "refused": {},
+    }
+
+
+def result(rows=None, host=None, first=None):
+    return {
+        "machine": {"processor": "cpu", "cores": 2, "python": "3", "torch": "2"},
+        "gpu": {"name": "NVIDIA Test", "driver": "1", "cuda": "13.0"},
+        "date": "2026-01-01T00:00:00+00:00",
+        "version": "0",
+        "commit": "abc",
+        "rounds": 3,
+        "rows": rows or {},
+        "host": host or {},
+        "first": first or {},
+    }
+
+
+def short(**parts):
+    return [str(x) for x in report.shortfalls(result(**parts))]
+
+
+def test_a_share_is_of_the_faster_copy():
+    row = measured(ours=100.0)
+    assert report.share(row, columns.OURS, "clean") == pytest.approx(0.98)
+    row["copy_bytes"] *= 2
+    assert report.share(row, columns.OURS, "clean") == pytest.approx(0.49)
+    assert report.share(row, "eager", "clean") is None
+
+
+def test_a_row_at_the_limit_falls_short_of_nothing():
+    assert short(rows={"r": measured(eager=200.0, **{"by hand: k": 98.0})}) == []
+
+
+def test_what_is_behind_a_copy_a_peer_or_a_kernel_by_hand():
+    assert short(rows={"r": measured(ours=102.0)}) == [
+        "r, dirty: share of a copy: 96.08 %, should be at least 97 (1.0 % off)",
+        "r, clean: share of a copy: 96.08 %, should be at least 97 (1.0 % off)",
+    ]
+    peer = short(rows={"r": measured(nvFuser=95.0, eager=300.0)})
+    assert peer[0] == "r, dirty: beside nvFuser (95.0 us): 100 us, should be at most 96.9 (3.2 % off)"
+    assert len(short(rows={"r": measured(**{"by hand: k": 95.0})})) == 2
+    assert short(rows={"r": measured(**{"by hand: k": 97.5})}) == []
+
+
+def test_a_peer_with_a_wrong_result_does_not_count():
+    row = measured(nvFuser=50.0)
+    row["wrong"] = ["nvFuser"]
+    assert short(rows={"r": row}) == []
+
+
+def test_little_traffic_and_other_rows_do_not_count():
+    assert short(rows={"r": measured(ours=500.0, gate=False)}) == []
+    assert short(rows={"r": measured(ours=500.0, read=30e6, written=30e6)}) == []
+    assert len(short(rows={"r": measured(ours=500.0, read=33e6, written=33e6)})) == 2
+    assert short(rows={"r": measured(ours=500.0, read=60e6, written=30e6)}) == []
+
+
+def test_a_row_that_is_wrong_or_was_not_run_falls_short():
+    row = measured()
+    row["wrong"] = [columns.OURS]
+    assert short(rows={"r": row}) == ["r: wrong: relative error 1.0e-03"]
+    del row["columns"][columns.OURS]
+    row["refused"][columns.OURS] = "Unsupported: no"
+    assert short(rows={"r": row}) == ["r: not run: Unsupported: no"]
+
+
+def host(us, ratio):
+    return {columns.OURS: {"p10": us, "p50": us, "p90": us, "ratio": ratio}}
+
+
+def test_host_times_and_first_calls():
+    assert short(host={"1": host(20.0, 3.0), "3": host(8.0, 1.0), "8": host(9.0, 1.2)}) == []
+    assert short(host={"3": host(8.4, 1.1)}) == [
+        "host time of a call with 3 inputs: 8.4 us, should be at most 8 (5.0 % off)",
+        "host time with 3 inputs, torch.add of the same round = 1: 1.1, should be at most 1 (10.0 % off)",
+    ]
+    assert short(host={"8": {}}) == ["host time of 8 inputs: not run"]
+    good = {"cold": [[100.0, 30.0], [120.0, 50.0], [90.0, 40.0]], "disk": [[2.0, 1.0]] * 3}
+    assert short(first={"nvfuser_go": good}) == []
+    assert report.first_calls(good)["later new kernels"] == 40.0
+    slow = {"cold": [[130.0, 70.0]], "disk": [[4.0, 1.0]]}
+    assert [x.split(":")[0] for x in short(first={"nvfuser_go": slow})] == list(report.FIRST_MILLISECONDS)
+    assert short(first={"nvfuser_go": "ImportError: no"}) == ["first calls: not run: ImportError: no"]
+    assert short(first={"nvfuser_direct": slow}) == []
+
+
+@pytest.fixture
+def full():
+    wrong = measured(ours=150.0, eager=90.0, **{"by hand: k": 98.0})
+    wrong["refused"] = {"nvFuser": "RuntimeError: no"}
+    wrong["wrong"] = ["eager"]
+    return result(
+        rows={"good": measured(nvFuser=110.0, **{"torch.compile": 101.0}), "bad": wrong},
+        host={"3": {**host(7.0, 0.9), "torch.add": host(8.0, 1.0)[columns.OURS]}},
+        first={"nvfuser_go": {"cold": [[100.0, 30.0]], "disk": [[2.0, 1.0]]}},
+    )
+
+
+def test_tables(full):
+    text = report.markdown(json.loads(json.dumps(full)))
+    cells = (
+        "| good | 268 | 100.0 / 100.0 | 98.0 / 98.0 | 0.2 / 0.2 | - | 101.0 / 101.0 | 110.0 / 110.0 | - | 99.0 / 99.0 |"
+    )
+    assert cells in text
+    assert "90.0 / 90.0 WRONG" in text
+    assert "- bad, nvFuser: RuntimeError: no" in text
+    assert "- bad, dirty: share of a copy: 65.33 %" in text
+    assert "7.00 (7.00-7.00) 0.90" in text
+    assert "falls short" not in text
+    del full["rows"]["bad"]
+    assert "No row, no time falls short" in report.markdown(full)
+
+
+def test_the_chart(full, tmp_path):
+    pytest.importorskip("matplotlib", reason="the chart needs matplotlib")
+    assert report.draw(full, tmp_path / "chart.svg")
+    text = (tmp_path / "chart.svg").read_text()
+    assert text.count("<path") > 10
+
+
+def test_the_line_of_a_row(full):
+    assert "150.0/150.0" in gpu.line("bad", full["rows"]["bad"])
+    del full["rows"]["bad"]["columns"][columns.OURS]
+    assert "-" in gpu.line("bad", full["rows"]["bad"])
+
+
+def test_expressions_of_a_manifest():
+    sizes = {"M": 10, "N": 4098}
+    assert handwritten.evaluate("ceil_div(M * N // 8, 256) + 1 - 2 % 2", sizes) == 22
+    for text in ("K", "M ** 2", "M.real", "open(M)", "'x'", "M *", "ceil_div(a=1)"):
+        with pytest.raises(ValueError, match="manifest: "):
+            handwritten.evaluate(text, sizes)
+    for divisor in (2, 3, 512, 2049, 4098, 65535):
+        multiplier, shift = handwritten.multiplier(divisor), handwritten.shift(divisor)
+        for n in (0, 1, divisor - 1, divisor, 7 * divisor - 1, 2**31 - 1):
+            assert (n * multiplier >> 32) >> shift == n // divisor
+
+
+def test_manifests(tmp_path):
+    (own,) = handwritten.manifest(handwritten.KERNELS)
+    assert own.row == "copy"
+    with pytest.raises(FileNotFoundError, match=r"pointwise\.cu does not exist"):
+        handwritten.manifest(tmp_path)
+    (tmp_path / "pointwise.cu").touch()
+    kernels = handwritten.manifest(tmp_path)
+    assert kernels
+    for kernel in kernels:
+        row = BY_NAME[kernel.row]
+        assert all(handwritten.evaluate(x, row.sizes) > 0 for x in kernel.grid)
+        for x in kernel.arguments:
+            kind, _, expression = x.partition(" ")
+            assert kind in ("in0", "in1", "out0") or handwritten.evaluate(expression, row.sizes) >= 0
+    (tmp_path / "manifest.json").write_text('{"kernels": []}')
+    assert handwritten.manifest(tmp_path) == []
+
+
+def gpu_program(*arguments):
+    return subprocess.run(
+        [sys.executable, BENCHMARKS / "gpu.py", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_list_needs_no_gpu():
+    done = gpu_program("--list", "--rows", "^cast")
+    assert done.stdout.splitlines() == ["cast bf16 to f32", "cast f32 to bf16", "cast i64 to f32"]
+    assert done.returncode == 0
+
+
+def test_arguments_that_are_not_known():
+    assert "--peers: ['jax'] is not among" in gpu_program("--peers", "jax").stderr
+    assert "--only: ['x'] is not among" in gpu_program("--only", "x").stderr
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="it would measure")
+def test_without_a_gpu_it_says_so():
+    done = gpu_program()
+    assert done.returncode == 1
+    assert "needs a GPU" in done.stderr
