@@ -116,9 +116,15 @@ def elements(t: Tensor, draw: torch.Generator) -> torch.Tensor:
 
 
 def lay_out(x: torch.Tensor, layout: str) -> torch.Tensor:
-    """A tensor of x's shape in memory of the given layout; "expanded" repeats x's first elements along a dimension."""
+    """A tensor of x's shape in memory of the given layout.
+
+    "expanded" repeats x's first elements along a dimension; "misaligned" is dense and begins at the second element of
+    its memory.
+    """
     if x.ndim == 0 or layout == "dense":
         return x
+    if layout == "misaligned":
+        return torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape)
     if layout == "permuted":
         order = list(range(x.ndim))[::-1]
         return x.permute(order).contiguous().permute(order)
