@@ -2,7 +2,7 @@
 #include "extension.h"
 
 static PyTypeObject *executor_type;
-static PyObject *prepare_hook, *seed_hook;
+static PyObject *prepare_hook, *draw_hook;
 
 typedef struct {
   PyObject_HEAD
@@ -25,13 +25,13 @@ enum { LARGE = 256 };
 PyObject *set_hooks(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
   (void)module;
   if (!check_count("set_hooks", nargs, 2, 2) || find_torch()) return NULL;
-  PyObject *old_prepare = prepare_hook, *old_seed = seed_hook;
+  PyObject *old_prepare = prepare_hook, *old_draw = draw_hook;
   Py_INCREF(args[0]);
   Py_INCREF(args[1]);
   prepare_hook = args[0];
-  seed_hook = args[1];
+  draw_hook = args[1];
   Py_XDECREF(old_prepare);
-  Py_XDECREF(old_seed);
+  Py_XDECREF(old_draw);
   Py_RETURN_NONE;
 }
 
@@ -94,7 +94,10 @@ PyObject *make_scheduled_executor(PyObject *module, PyObject *const *args, Py_ss
 
 static void executor_dealloc(PyObject *self) {
   PyTypeObject *type = Py_TYPE(self);
-  if (!nvf_forked()) nvf_executor_destroy(SELF->handle);
+  if (!nvf_forked()) {
+    nvf_executor_destroy(SELF->handle);
+    clean_plans();
+  }
   Py_DECREF((PyObject *)SELF->fusion);
   PyObject_Free(self);
   Py_DECREF(type);
@@ -105,12 +108,31 @@ static void executor_dealloc(PyObject *self) {
 /* What a run holds. */
 typedef struct {
   Inputs in;
-  nvf_plan plan;
-  const nvf_plan_description *description;
-  PyObject *outputs; /* list of tensors */
-  void **memories, *few_memories[16];
-  uint64_t seed;
+  nvfi_plan *plan;
+  PyObject *outputs;    /* list of tensors */
+  PyObject *workspaces; /* list of tensors, or NULL */
+  void **memories;      /* of outputs, then of workspaces */
+  uint64_t *words;
+  void *few_memories[16];
+  uint64_t few_words[96];
+  uint64_t seed, offset;
 } Run;
+
+static void run_begin(Run *run) {
+  run->plan = NULL;
+  run->outputs = run->workspaces = NULL;
+  run->memories = run->few_memories;
+  run->words = run->few_words;
+  run->seed = run->offset = 0;
+}
+
+static void run_end(Run *run) {
+  if (run->plan) plan_release(run->plan);
+  inputs_end(&run->in);
+  if (run->memories != run->few_memories) PyMem_Free(run->memories);
+  if (run->words != run->few_words) PyMem_Free(run->words);
+  Py_XDECREF(run->workspaces);
+}
 
 /* Has the package turn the inputs into plain tensors and numbers. Returns a new
  * reference to their list. */
@@ -144,63 +166,12 @@ static int read_inputs(Run *run, PyObject *inputs, int *to_numpy) {
   return status > 0;
 }
 
-static int find_plan(ExecutorObject *self, Run *run, int32_t device) {
+/* Waits for a job and looks for signals meanwhile: an exception of a signal handler,
+ * such as KeyboardInterrupt, ends a run, and leaves a plan to be made by itself. */
+static int wait_for(nvfi_job job, int is_run) {
   nvf_error error = {0};
-  int status;
-  PyThreadState *state = self->is_large ? PyEval_SaveThread() : NULL;
-  status = nvf_prepare(self->handle, run->in.inputs, run->in.count, device, &run->plan, &run->description, &error);
-  if (state) PyEval_RestoreThread(state);
-  return check(status, &error);
-}
-
-/* Whether no output is written into an input that was read as a copy. */
-static int check_written(const Run *run) {
-  PyObject *key, *value;
-  for (Py_ssize_t at = 0; run->in.resolved && PyDict_Next(run->in.resolved, &at, &key, &value);) {
-    Py_ssize_t position = PyLong_AsSsize_t(key);
-    if (!run->description->written[position]) continue;
-    PyErr_Format(invalid_argument ? invalid_argument : PyExc_ValueError,
-                 "execute(): input %zd is a conjugate or negative view, and the fusion writes an output into it; pass x.resolve_conj().resolve_neg()",
-                 position);
-    return 0;
-  }
-  return 1;
-}
-
-static int allocate_outputs(Run *run) {
-  int32_t n = run->description->num_outputs;
-  if (n > (int32_t)(sizeof run->few_memories / sizeof *run->few_memories)) {
-    run->memories = PyMem_Malloc((size_t)n * sizeof *run->memories);
-    if (!run->memories) return PyErr_NoMemory(), 0;
-  }
-  run->outputs = PyList_New(n);
-  for (int32_t i = 0; run->outputs && i < n; i++) {
-    const nvf_output *output = &run->description->outputs[i];
-    PyObject *tensor;
-    run->memories[i] = NULL;
-    if (output->same_as < 0) tensor = new_tensor(output, i, &run->memories[i]);
-    else if ((tensor = PyList_GetItem(run->outputs, output->same_as))) Py_INCREF(tensor);
-    if (!tensor || PyList_SetItem(run->outputs, i, tensor)) return 0;
-  }
-  return run->outputs != NULL;
-}
-
-static int draw_seed(Run *run) {
-  if (!run->description->needs_seed) return 1;
-  PyObject *number = seed_hook ? PyObject_CallNoArgs(seed_hook) : PyLong_FromLong(0);
-  if (number) run->seed = PyLong_AsUnsignedLongLongMask(number);
-  Py_XDECREF(number);
-  return !PyErr_Occurred();
-}
-
-/* Runs on another thread and looks for signals meanwhile: an exception of a
- * signal handler, such as KeyboardInterrupt, ends the run. */
-static int run_aside(Run *run) {
-  nvf_error error = {0};
-  nvfi_job job;
   PyObject *type = NULL, *value, *traceback;
-  int status = nvfi_start(run->plan, run->in.inputs, run->in.count, run->memories, run->description->num_outputs, run->seed, &job, &error);
-  if (!check(status, &error)) return 0;
+  int status;
   for (;;) {
     int ended;
     Py_BEGIN_ALLOW_THREADS;
@@ -208,6 +179,10 @@ static int run_aside(Run *run) {
     Py_END_ALLOW_THREADS;
     if (ended) break;
     if (type || !PyErr_CheckSignals()) continue;
+    if (!is_run) {
+      nvfi_abandon(job);
+      return 0;
+    }
     PyErr_Fetch(&type, &value, &traceback);
     nvfi_stop(job);
   }
@@ -217,15 +192,118 @@ static int run_aside(Run *run) {
   return 0;
 }
 
+/* Whether making a plan is quick: a small one for the CPU. */
+static int is_quick(const ExecutorObject *self, const Inputs *in, int32_t device) {
+  int tensors = 0;
+  if (self->is_large) return 0;
+  for (int32_t i = 0; i < in->count; i++) {
+    if (in->inputs[i].kind != NVF_KIND_TENSOR) continue;
+    if (in->inputs[i].device_type != NVF_CPU) return 0;
+    tensors++;
+  }
+  return tensors || device == NVF_CPU_DEVICE;
+}
+
+static int make_plan(ExecutorObject *self, Run *run, int32_t device) {
+  nvf_error error = {0};
+  nvfi_job job;
+  const Inputs *in = &run->in;
+  clean_plans();
+  if (!is_quick(self, in, device)) {
+    if (!check(nvfi_start_make(self->handle, in->inputs, in->count, device, &job, &error), &error) || !wait_for(job, 0)) return 0;
+  }
+  return check(nvfi_make(self->handle, in->inputs, in->count, device, &run->plan, &error), &error);
+}
+
+static int find_plan(ExecutorObject *self, Run *run, int32_t device) {
+  nvf_error error = {0};
+  if (!check(nvfi_find(self->handle, run->in.inputs, run->in.count, device, &run->plan, &error), &error)) return 0;
+  return run->plan || make_plan(self, run, device);
+}
+
+/* Whether no output is written into an input that was read as a copy. */
+static int check_written(const Run *run) {
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; run->in.resolved && PyDict_Next(run->in.resolved, &at, &key, &value);) {
+    Py_ssize_t position = PyLong_AsSsize_t(key);
+    if (!run->plan->description.written[position]) continue;
+    PyErr_Format(invalid_argument ? invalid_argument : PyExc_ValueError,
+                 "execute(): input %zd is a conjugate or negative view, and the fusion writes an output into it; pass x.resolve_conj().resolve_neg()",
+                 position);
+    return 0;
+  }
+  return 1;
+}
+
+static int allocate(Run *run) {
+  const nvf_plan_description *d = &run->plan->description;
+  size_t total = (size_t)d->num_outputs + (size_t)d->num_workspaces;
+  if (total > sizeof run->few_memories / sizeof *run->few_memories) {
+    void **memories = PyMem_Malloc(total * sizeof *memories);
+    if (!memories) return PyErr_NoMemory(), 0;
+    run->memories = memories;
+  }
+  run->outputs = PyList_New(d->num_outputs);
+  if (d->num_workspaces) run->workspaces = PyList_New(d->num_workspaces);
+  if (!run->outputs || (d->num_workspaces && !run->workspaces)) return 0;
+  for (int32_t i = 0; i < (int32_t)total; i++) {
+    PyObject *tensor;
+    run->memories[i] = NULL;
+    if (i < d->num_outputs && d->outputs[i].same_as >= 0) {
+      if ((tensor = PyList_GetItem(run->outputs, d->outputs[i].same_as))) Py_INCREF(tensor);
+    } else tensor = new_memory(run->plan, i, &run->memories[i]);
+    if (!tensor || (i < d->num_outputs ? PyList_SetItem(run->outputs, i, tensor) : PyList_SetItem(run->workspaces, i - d->num_outputs, tensor))) return 0;
+  }
+  return 1;
+}
+
+/* Takes seed and offset of the random generator, if the outputs depend on them. */
+static int draw(Run *run) {
+  const nvf_plan_description *d = &run->plan->description;
+  if (!d->needs_seed || !draw_hook) return 1;
+  PyObject *pair = PyObject_CallFunction(draw_hook, "iK", d->device_type == NVF_CUDA ? (int)d->device_index : -1, (unsigned long long)d->draws);
+  if (pair && (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2)) PyErr_Format(PyExc_TypeError, "draw() must return two ints, got %R", pair);
+  if (pair && !PyErr_Occurred()) {
+    run->seed = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(pair, 0));
+    run->offset = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(pair, 1));
+  }
+  Py_XDECREF(pair);
+  return !PyErr_Occurred();
+}
+
+static int launch(Run *run) {
+  nvf_error error = {0};
+  const nvfi_plan *plan = run->plan;
+  if ((size_t)plan->num_words > sizeof run->few_words / sizeof *run->few_words) {
+    uint64_t *words = PyMem_Malloc((size_t)plan->num_words * sizeof *words);
+    if (!words) return PyErr_NoMemory(), 0;
+    run->words = words;
+  }
+  plan_fill(plan, run->in.inputs, run->memories, run->memories + plan->description.num_outputs, run->seed, run->offset, run->words);
+  if (plan->num_scalars && !check(nvfi_scalars(run->plan, run->in.inputs, run->words + plan->scalars_at, &error), &error)) return 0;
+  if (!plan->num_launches) return 1;
+  uintptr_t stream;
+  if (!current_stream(plan->description.device_index, &stream)) return 0;
+  int code;
+  int32_t failed;
+  /* A full queue blocks, and what is in it may wait for the lock. */
+  Py_BEGIN_ALLOW_THREADS;
+  code = plan_launch(plan, run->words, stream, &failed);
+  Py_END_ALLOW_THREADS;
+  return !code || check(nvfi_launch_error(run->plan, code, failed, &error), &error);
+}
+
 static int run_plan(Run *run) {
   nvf_error error = {0};
-  if (run->description->work >= SMALL_WORK) return run_aside(run);
-  return check(nvf_run(run->plan, run->in.inputs, run->in.count, run->memories, run->description->num_outputs, run->seed, &error), &error);
+  nvfi_job job;
+  if (run->plan->description.device_type == NVF_CUDA) return launch(run);
+  if (run->plan->description.work < SMALL_WORK) return check(nvfi_run(run->plan, run->in.inputs, run->memories, run->seed, &error), &error);
+  return check(nvfi_start_run(run->plan, run->in.inputs, run->memories, run->seed, &job, &error), &error) && wait_for(job, 1);
 }
 
 static int mark_inputs(Run *run) {
   for (int32_t i = 0; i < run->in.count; i++)
-    if (run->description->written[i] && mark_written(PyTuple_GetItem(run->in.objects, i))) return 0;
+    if (run->plan->description.written[i] && mark_written(PyTuple_GetItem(run->in.objects, i))) return 0;
   return 1;
 }
 
@@ -247,16 +325,10 @@ static PyObject *execute(PyObject *self, PyObject *const *args, Py_ssize_t nargs
   if (device < NVF_CPU_DEVICE || device > INT32_MAX) return PyErr_Format(PyExc_ValueError, "execute(): device is %lld", (long long)device);
   if (!PyList_Check(args[0]) && !PyTuple_Check(args[0]))
     return PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError, "execute(): inputs must be a list, got %R", args[0]);
-  run.plan = 0;
-  run.outputs = NULL;
-  run.memories = run.few_memories;
-  run.seed = 0;
+  run_begin(&run);
   if (read_inputs(&run, args[0], &to_numpy) && find_plan(SELF, &run, (int32_t)device))
-    ok = check_written(&run) && allocate_outputs(&run) && draw_seed(&run) && run_plan(&run) && mark_inputs(&run) &&
-         (!to_numpy || to_arrays(run.outputs));
-  if (run.plan) nvf_plan_release(run.plan);
-  inputs_end(&run.in);
-  if (run.memories != run.few_memories) PyMem_Free(run.memories);
+    ok = check_written(&run) && allocate(&run) && draw(&run) && run_plan(&run) && mark_inputs(&run) && (!to_numpy || to_arrays(run.outputs));
+  run_end(&run);
   if (!ok) Py_CLEAR(run.outputs);
   return run.outputs;
 }
@@ -320,10 +392,9 @@ static PyObject *prepare_plan(PyObject *self, PyObject *const *args, Py_ssize_t 
   Run run;
   if (!alive() || !check_count("prepare", nargs, 1, 1)) return NULL;
   if (!PyList_Check(args[0])) return PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError, "prepare(): inputs must be a list, got %R", args[0]);
-  run.plan = 0;
+  run_begin(&run);
   int ok = read_inputs(&run, args[0], &ignored) && find_plan(SELF, &run, NVF_ANY_DEVICE);
-  if (run.plan) nvf_plan_release(run.plan);
-  inputs_end(&run.in);
+  run_end(&run);
   if (!ok) return NULL;
   Py_RETURN_NONE;
 }

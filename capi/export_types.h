@@ -8,6 +8,7 @@
 
 #include "internal.h"
 #include "nvfuser_go.h"
+#include "plan.h"
 
 typedef const char *const_text;
 typedef const char *const *const_texts;
@@ -15,6 +16,9 @@ typedef const nvf_value *const_values;
 typedef const nvf_tensor *const_tensor;
 typedef const nvf_location *const_location;
 typedef const nvf_input *const_inputs;
+typedef const struct launch *const *const_launches;
+typedef const int32_t *const_places;
+typedef const nvf_workspace *const_workspaces;
 typedef const nvf_plan_description *const_description;
 typedef void *const *const_memories;
 typedef const int64_t *const_integers;

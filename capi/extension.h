@@ -9,6 +9,7 @@
 
 #include "internal.h"
 #include "nvfuser_go.h"
+#include "plan.h"
 
 /* METH_FASTCALL functions have another type than PyCFunction; the detour over
  * void (*)(void) is the conversion that gcc accepts without a warning. */
@@ -168,11 +169,37 @@ void inputs_end(Inputs *in);
 /* Sets the exception that says which input cannot be read. */
 void inputs_refuse(PyObject *list);
 
+/* What is used of torch. */
+typedef struct {
+  PyTypeObject *tensor, *parameter;
+  PyObject *empty_strided, *device, *uint8;
+  /* Where torch has it, else NULL. */
+  PyObject *increment_version, *empty_strided_cuda, *current_device, *current_stream, *device_count, *out_of_memory;
+  int num_devices; /* of CUDA; -1 before it was asked for */
+} Torch;
+extern Torch torch;
+
 /* Takes what is needed from torch, which is imported. */
 int find_torch(void);
 
-/* A new tensor on the CPU and its memory: NULL with an exception on failure. */
-PyObject *new_tensor(const nvf_output *output, int32_t position, void **memory);
+/* The attribute of module at a path of names. */
+PyObject *lookup(PyObject *module, const char *path);
+
+/* The memory of a tensor that torch has made, and the number of its device; 0 if it
+ * is none that can be read, perhaps with an exception. */
+int memory_of(PyObject *tensor, int32_t *device_index, void **memory);
+
+/* The stream of a CUDA device that torch works on, on this thread. */
+int current_stream(int32_t device_index, uintptr_t *stream);
+
+/* ---- outputs.c ---- */
+
+/* Makes the output, or after them the workspace, of that number: a new tensor and
+ * its memory. NULL with an exception on failure. */
+PyObject *new_memory(nvfi_plan *plan, int32_t number, void **memory);
+
+/* Frees what plans that are gone have left of Python's. */
+void clean_plans(void);
 
 /* Tells autograd that a tensor was written to. */
 int mark_written(PyObject *tensor);

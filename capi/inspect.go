@@ -383,11 +383,12 @@ func onPlan(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, e *C.nvf_error
 			}
 			return core.InvalidArgumentf("the fusion has not been executed: there are no inputs to show it for")
 		}
-		tensors, err := inputsOf(inputs, n)
+		given, err := readInputs(inputs, n)
 		if err != nil {
 			return err
 		}
-		p, err := x.plan(tensors, nil)
+		defer given.done()
+		p, err := x.plan(given.inputs)
 		if err != nil {
 			return err
 		}

@@ -94,19 +94,47 @@ int nvfi_show(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs
  * kind of inputs. */
 int nvfi_first_shown(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t *first, nvf_error *error);
 
-/* nvf_run on another thread, for callers that have something else to do
- * meanwhile. What the arguments point to must stay until nvfi_wait has returned
- * 1, which ends the job. */
+/* A plan, in plan.h. */
+typedef struct nvfi_plan nvfi_plan;
+
+/* Looks for a plan that was made before, with the arguments of nvf_prepare. *plan
+ * is NULL if there is none; else it is to be given back with plan_release. */
+int nvfi_find(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, nvfi_plan **plan, nvf_error *error);
+
+/* As nvfi_find, and makes the plan if there is none. */
+int nvfi_make(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, nvfi_plan **plan, nvf_error *error);
+
+/* Frees the plan with this handle, which nothing refers to any more; for plan_release. */
+void nvfi_forget(uint64_t plan);
+
+/* As nvf_run, on inputs for which the plan was found. */
+int nvfi_run(nvfi_plan *plan, const nvf_input *inputs, void *const *outputs, uint64_t seed, nvf_error *error);
+
+/* Fills the words of scalars that a call of a plan with such brings. */
+int nvfi_scalars(nvfi_plan *plan, const nvf_input *inputs, uint64_t *words, nvf_error *error);
+
+/* Describes the error that plan_launch has returned. */
+int nvfi_launch_error(nvfi_plan *plan, int32_t code, int32_t failed, nvf_error *error);
+
+/* Work on another thread, for callers that have something else to do meanwhile. */
 typedef uint64_t nvfi_job;
-int nvfi_start(nvf_plan plan, const nvf_input *inputs, int32_t num_inputs, void *const *outputs, int32_t num_outputs,
-               uint64_t seed, nvfi_job *job, nvf_error *error);
+
+/* Begins nvfi_run. What the arguments point to must stay until nvfi_wait has
+ * returned 1, which ends the job. */
+int nvfi_start_run(nvfi_plan *plan, const nvf_input *inputs, void *const *outputs, uint64_t seed, nvfi_job *job, nvf_error *error);
+
+/* Begins to make a plan, which nvfi_make then finds. The arguments are copied. */
+int nvfi_start_make(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, nvfi_job *job, nvf_error *error);
 
 /* Waits for the end of a job, at most the given time; returns whether it has
  * ended, and then gives its status and error. */
 int nvfi_wait(nvfi_job job, int32_t milliseconds, int *status, nvf_error *error);
 
-/* Asks a job to end soon, with an error. */
+/* Asks a run to end soon, with an error. */
 void nvfi_stop(nvfi_job job);
+
+/* Ends a job without its result. A plan is made to the end: it is found later. */
+void nvfi_abandon(nvfi_job job);
 
 /* What the scheduler called `name` says to a fusion and inputs; NVFI_SCHEDULE
  * gives the fusion its schedule. *text, to be freed with nvf_free: why it refuses,

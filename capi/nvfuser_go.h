@@ -11,8 +11,9 @@
  *
  * Use: create a fusion, define its inputs, call operations by name, add
  * outputs; make an executor of it; for each run ask for the plan of the inputs,
- * allocate what its outputs describe, run it, release it. tests/c/fusion.c in
- * the repository is a whole program.
+ * allocate what its outputs describe, run it (on a CUDA device: launch it),
+ * release it. tests/c/fusion.c and tests/c/launch.c in the repository are whole
+ * programs.
  *
  * Errors: a function that returns int returns NVF_OK or the kind of the error,
  * and describes the error in *error if error is not NULL. Its other results are
@@ -311,12 +312,23 @@ typedef struct nvf_output {
   int32_t same_as;        /* the earlier output that is the same tensor, or -1; then it has no memory of its own */
 } nvf_output;
 
+/* Memory of the device that a run needs besides its outputs. */
+typedef struct nvf_workspace {
+  int64_t num_bytes;
+  int32_t zeroed; /* nvf_launch sets it to zero first */
+} nvf_workspace;
+
 typedef struct nvf_plan_description {
   int32_t num_outputs; /* without those written into an input */
   int32_t needs_seed;  /* the outputs depend on the seed of the run */
   int64_t work;        /* estimate: operations on elements */
   const nvf_output *outputs;
   const int8_t *written; /* of each input: whether an output is written into its memory */
+  int32_t device_type;   /* where it runs: NVF_CPU by nvf_run, NVF_CUDA by nvf_launch */
+  int32_t device_index;
+  int32_t num_workspaces; /* of a plan for a CUDA device */
+  const nvf_workspace *workspaces;
+  uint64_t draws; /* by which a run on a CUDA device moves the offset of a random generator */
 } nvf_plan_description;
 
 /* Values of `device` below, besides the index of a CUDA device. */
@@ -328,11 +340,20 @@ enum { NVF_ANY_DEVICE = -1, NVF_CPU_DEVICE = -2 };
 NVF_API int nvf_prepare(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, nvf_plan *plan,
                         const nvf_plan_description **description, nvf_error *error);
 
-/* Runs a plan on the inputs that it was prepared for; only their data may lie
+/* Runs a plan for the CPU on the inputs that it was prepared for; only their data may lie
  * elsewhere. outputs are the memories to fill, one for each of the description. On an error their
  * contents are undefined. */
 NVF_API int nvf_run(nvf_plan plan, const nvf_input *inputs, int32_t num_inputs, void *const *outputs, int32_t num_outputs,
                     uint64_t seed, nvf_error *error);
+
+/* Launches a plan for a CUDA device on a stream of it, a CUstream or cudaStream_t;
+ * NULL is the default one. It does not wait: all memory must stay until the stream
+ * has come so far. inputs and outputs are as for nvf_run, at addresses of the
+ * device that are aligned at least as those that the plan was prepared for.
+ * workspaces are the memories that the description asks for, aligned to 256 bytes.
+ * seed and offset are the state of the random generator. */
+NVF_API int nvf_launch(nvf_plan plan, const nvf_input *inputs, int32_t num_inputs, void *const *outputs, int32_t num_outputs,
+                       void *const *workspaces, int32_t num_workspaces, uint64_t seed, uint64_t offset, void *stream, nvf_error *error);
 
 /* Forgets a plan. A stale handle is ignored. */
 NVF_API void nvf_plan_release(nvf_plan plan);

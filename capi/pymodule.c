@@ -67,11 +67,12 @@ static PyMethodDef functions[] = {
      PyDoc_STR("set_dtypes(members, torch_dtypes)\n\n"
                "Registers the members of DataType by number, and the torch.dtype or None for each.")},
     {"set_hooks", FAST(set_hooks),
-     PyDoc_STR("set_hooks(prepare, seed)\n\n"
+     PyDoc_STR("set_hooks(prepare, draw)\n\n"
                "Registers what execute() calls. prepare(inputs) -> (list, to_numpy) is called once with the whole list when an\n"
                "input is neither a number nor a plain tensor that can be read; it returns a flat list of those, and whether the\n"
-               "outputs are to be numpy arrays, or raises naming the input. seed() -> int gives the seed of a run that draws\n"
-               "random numbers, of 63 bits. Takes what else is needed from torch, which must be imported.")},
+               "outputs are to be numpy arrays, or raises naming the input. draw(device, draws) -> (int, int) gives seed and offset\n"
+               "of a run that draws random numbers, and moves the offset of that device's generator by draws; -1 is the CPU.\n"
+               "Takes what else is needed from torch, which must be imported.")},
     {"executor", FAST(make_executor),
      PyDoc_STR("executor(fusion, candidate=None) -> Executor\n\nCompletes the fusion and gives what runs it: simulated GPU kernels by one of the\n"
                "schedules that there are for them, counted around from 0, if candidate is given. Equal fusions share their programs.")},

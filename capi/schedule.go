@@ -156,24 +156,25 @@ func nvf_executor_create_scheduled(h C.nvf_fusion, launch C.const_integers, out 
 
 //export nvfi_scheduler
 func nvfi_scheduler(h C.nvf_fusion, request C.int32_t, name, params C.const_text, inputs C.const_inputs, n C.int32_t, out **C.char, e *C.nvf_error) C.int {
-	by, given := C.GoString(name), C.GoString(params)
-	return on(h, e, named("scheduler "+by+" "+given), func(d *definition) error {
-		tensors, err := inputsOf(inputs, n)
+	by, chosen := C.GoString(name), C.GoString(params)
+	return on(h, e, named("scheduler "+by+" "+chosen), func(d *definition) error {
+		given, err := readInputs(inputs, n)
 		if err != nil {
 			return err
 		}
+		defer given.done()
 		f := d.view().Clone()
 		f.Freeze()
 		text := ""
 		switch request {
 		case C.NVFI_CAN_SCHEDULE:
 			var refusals []core.Refusal
-			refusals, err = executor.CanSchedule(f, tensors, by)
+			refusals, err = executor.CanSchedule(f, given.inputs, by)
 			text = refusalLines(refusals)
 		case C.NVFI_HEURISTICS:
-			text, err = executor.Heuristics(f, tensors, by)
+			text, err = executor.Heuristics(f, given.inputs, by)
 		default:
-			err = d.scheduleBy(f, tensors, by, given)
+			err = d.scheduleBy(f, given.inputs, by, chosen)
 		}
 		if err == nil {
 			*out = cText(text)

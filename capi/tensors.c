@@ -1,4 +1,4 @@
-/* Reading and making torch tensors.
+/* Reading torch tensors.
  *
  * They are read by torch's DLPack exchange API, a table of C functions behind
  * torch.Tensor.__dlpack_c_exchange_api__ (30 ns a tensor), and where torch is
@@ -6,8 +6,6 @@
  * word: subclasses, hence the exact types, and views with the conjugate or the
  * negative bit, hence resolve(). */
 #include "extension.h"
-
-#include <string.h>
 
 /* ---- DLPack 1.x, as far as it is used ---- */
 
@@ -30,21 +28,17 @@ typedef struct {
   void *previous;
   void *allocate, *managed_from_object, *managed_to_object;
   int (*read)(void *object, DLTensor *tensor); /* 0, or -1 with an exception; the result is borrowed */
-  void *current_stream;
+  int (*current_stream)(int32_t device_type, int32_t device_index, void **stream); /* as read */
 } ExchangeAPI;
 
 static const ExchangeAPI *exchange; /* NULL: torch has none */
 
 /* ---- What torch gives ---- */
 
-static PyTypeObject *tensor_type, *parameter_type;
-static PyObject *empty_strided, *increment_version;
-static PyObject *cpu_device;
-enum { MAX_DTYPES = 64 };
-static PyObject *allocation_keywords[MAX_DTYPES]; /* {"dtype": ..., "device": cpu} by dtype */
+Torch torch = {.num_devices = -1};
 
 /* The attribute of module at a dotted path. */
-static PyObject *lookup(PyObject *module, const char *path) {
+PyObject *lookup(PyObject *module, const char *path) {
   PyObject *names = PyUnicode_FromString(path), *parts = names ? PyUnicode_Split(names, NULL, -1) : NULL;
   Py_XDECREF(names);
   Py_INCREF(module);
@@ -59,24 +53,36 @@ static PyObject *lookup(PyObject *module, const char *path) {
   return object;
 }
 
+/* lookup, where NULL without an exception stands for an attribute that is not there. */
+static PyObject *lookup_optional(PyObject *module, const char *path) {
+  PyObject *found = lookup(module, path);
+  if (!found) PyErr_Clear();
+  return found;
+}
+
 int find_torch(void) {
-  PyObject *torch = PyImport_ImportModule("torch");
-  if (!torch) return -1;
-  PyObject *tensor = lookup(torch, "Tensor"), *parameter = tensor ? lookup(torch, "nn Parameter") : NULL;
-  if (parameter && !empty_strided) empty_strided = lookup(torch, "empty_strided");
-  if (empty_strided && !cpu_device) cpu_device = PyObject_CallMethod(torch, "device", "s", "cpu");
-  if (cpu_device) {
-    tensor_type = (PyTypeObject *)tensor; /* kept, as torch is */
-    parameter_type = (PyTypeObject *)parameter;
-    if (!increment_version && !(increment_version = lookup(torch, "autograd graph increment_version"))) PyErr_Clear();
-    PyObject *capsule = PyObject_GetAttrString(tensor, "__dlpack_c_exchange_api__");
+  PyObject *module = PyImport_ImportModule("torch");
+  if (!module) return -1;
+  /* What is found is kept, as torch is. */
+  if (!torch.tensor) torch.tensor = (PyTypeObject *)lookup(module, "Tensor");
+  if (torch.tensor && !torch.parameter) torch.parameter = (PyTypeObject *)lookup(module, "nn Parameter");
+  if (torch.parameter && !torch.uint8) torch.uint8 = lookup(module, "uint8");
+  if (torch.uint8 && !torch.device) torch.device = lookup(module, "device");
+  if (torch.device && !torch.empty_strided && (torch.empty_strided = lookup(module, "empty_strided"))) {
+    torch.increment_version = lookup_optional(module, "autograd graph increment_version");
+    torch.empty_strided_cuda = lookup_optional(module, "_C _dynamo guards _empty_strided_cuda");
+    torch.current_device = lookup_optional(module, "_C _cuda_getDevice");
+    torch.current_stream = lookup_optional(module, "_C _cuda_getCurrentRawStream");
+    torch.device_count = lookup_optional(module, "cuda device_count");
+    torch.out_of_memory = lookup_optional(module, "OutOfMemoryError");
+    PyObject *capsule = PyObject_GetAttrString((PyObject *)torch.tensor, "__dlpack_c_exchange_api__");
     const ExchangeAPI *api = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
     if (api && api->version.major == 1) exchange = api;
     PyErr_Clear(); /* without it, tensors are read by attributes */
     Py_XDECREF(capsule);
   }
-  Py_DECREF(torch);
-  return cpu_device ? 0 : -1;
+  Py_DECREF(module);
+  return torch.empty_strided ? 0 : -1;
 }
 
 /* ---- Reading ---- */
@@ -148,9 +154,9 @@ static int read_by_exchange(Inputs *in, PyObject *tensor, Py_ssize_t position, n
   if (t.rank > 32) return too_many(position, t.rank);
   int64_t *copy = extents(in, 2 * (Py_ssize_t)t.rank);
   if (!copy) return -1;
-  if (t.rank > 0) {
-    memcpy(copy, t.sizes, (size_t)t.rank * sizeof *copy);
-    memcpy(copy + t.rank, t.strides, (size_t)t.rank * sizeof *copy);
+  for (int32_t d = 0; d < t.rank; d++) {
+    copy[d] = t.sizes[d];
+    copy[t.rank + d] = t.strides[d];
   }
   out->dtype = dtype;
   out->device_type = t.device_type == 3 ? NVF_CPU : t.device_type; /* 3: pinned host memory */
@@ -264,7 +270,7 @@ static int read_number(PyObject *object, Py_ssize_t position, nvf_input *out) {
 static int read_one(Inputs *in, PyObject *object, Py_ssize_t position, nvf_input *out) {
   PyTypeObject *type = Py_TYPE(object);
   *out = (nvf_input){0};
-  if (type == tensor_type || type == parameter_type) {
+  if (type == torch.tensor || type == torch.parameter) {
     int status = read_tensor(in, object, position, out);
     return status == 1 && may_have_bits(out) ? resolve(in, object, position, out) : status;
   }
@@ -323,101 +329,40 @@ void inputs_refuse(PyObject *list) {
   Py_XDECREF(items);
 }
 
-/* ---- Making ---- */
+/* ---- What else is read ---- */
 
-static PyObject *keywords_of(int32_t dtype) {
-  PyObject *known = dtype >= 0 && dtype < MAX_DTYPES ? allocation_keywords[dtype] : NULL;
-  if (known) return known;
-  PyObject *torch = torch_dtype(dtype);
-  if (!torch) return NULL;
-  return allocation_keywords[dtype] = Py_BuildValue("{s:O,s:O}", "dtype", torch, "device", cpu_device);
-}
-
-static PyObject *tuple_of(const int64_t *values, int32_t n) {
-  PyObject *tuple = PyTuple_New(n);
-  for (int32_t i = 0; tuple && i < n; i++) {
-    PyObject *item = PyLong_FromLongLong(values[i]);
-    if (!item || PyTuple_SetItem(tuple, i, item)) Py_CLEAR(tuple);
-  }
-  return tuple;
-}
-
-static int is_empty(const nvf_output *output) {
-  for (int32_t d = 0; d < output->rank; d++)
-    if (output->sizes[d] == 0) return 1;
-  return 0;
-}
-
-/* Whether the memory of a tensor that torch has just made can be read. */
-static int memory_of(PyObject *tensor, void **memory) {
+int memory_of(PyObject *tensor, int32_t *device_index, void **memory) {
   *memory = NULL;
-  if (Py_TYPE(tensor) != tensor_type) return 0;
+  *device_index = 0;
+  if (Py_TYPE(tensor) != torch.tensor) return 0;
   if (exchange) {
     DLTensor t;
     if (exchange->read(tensor, &t)) return 0;
     *memory = t.data;
+    *device_index = t.device_index;
     return 1;
   }
-  PyObject *pointer = PyObject_CallMethod(tensor, "data_ptr", NULL);
-  if (pointer) *memory = PyLong_AsVoidPtr(pointer);
+  PyObject *pointer = PyObject_CallMethod(tensor, "data_ptr", NULL), *index = pointer ? PyObject_CallMethod(tensor, "get_device", NULL) : NULL;
+  if (index) {
+    *memory = PyLong_AsVoidPtr(pointer);
+    *device_index = (int32_t)PyLong_AsLong(index); /* -1: the CPU */
+  }
   Py_XDECREF(pointer);
+  Py_XDECREF(index);
   return !PyErr_Occurred();
 }
 
-/* Raises FusionError for what torch raised instead of an output, whose cause that
- * is. Of its text the first line is shown: a stack of C++ may follow. */
-static void refuse_memory(const nvf_output *output, int32_t position, PyObject *sizes) {
-  if (!PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_MemoryError)) return;
-  PyObject *type, *cause, *traceback;
-  PyErr_Fetch(&type, &cause, &traceback);
-  PyErr_NormalizeException(&type, &cause, &traceback);
-  PyObject *text = PyObject_Str(cause);
-  PyObject *lines = text ? PyUnicode_Splitlines(text, 0) : NULL;
-  PyObject *list = lines ? PySequence_List(sizes) : NULL;
-  if (list) {
-    PyObject *own_type, *own, *own_traceback;
-    PyErr_Format(fusion_error ? fusion_error : PyExc_RuntimeError, "execute(): output %d of shape %S needs %lld bytes: %S", (int)position, list,
-                 (long long)output->num_bytes, PyList_Size(lines) ? PyList_GetItem(lines, 0) : type);
-    PyErr_Fetch(&own_type, &own, &own_traceback);
-    PyErr_NormalizeException(&own_type, &own, &own_traceback);
-    if (traceback) PyException_SetTraceback(cause, traceback);
-    Py_INCREF(cause);
-    PyException_SetCause(own, cause);
-    PyErr_Restore(own_type, own, own_traceback);
+int current_stream(int32_t device_index, uintptr_t *stream) {
+  void *handle = NULL;
+  if (exchange && exchange->current_stream) {
+    if (exchange->current_stream(NVF_CUDA, device_index, &handle)) return 0;
+    *stream = (uintptr_t)handle;
+    return 1;
   }
-  Py_XDECREF(list);
-  Py_XDECREF(lines);
-  Py_XDECREF(text);
-  Py_XDECREF(type);
-  Py_XDECREF(cause);
-  Py_XDECREF(traceback);
-}
-
-PyObject *new_tensor(const nvf_output *output, int32_t position, void **memory) {
-  PyObject *keywords = keywords_of(output->dtype);
-  PyObject *sizes = keywords ? tuple_of(output->sizes, output->rank) : NULL;
-  PyObject *strides = sizes ? tuple_of(output->strides, output->rank) : NULL;
-  PyObject *args = strides ? PyTuple_Pack(2, sizes, strides) : NULL;
-  PyObject *tensor = args ? PyObject_Call(empty_strided, args, keywords) : NULL;
-  if (args && !tensor) refuse_memory(output, position, sizes);
-  Py_XDECREF(args);
-  Py_XDECREF(strides);
-  Py_XDECREF(sizes);
-  if (!tensor) return NULL;
-  int read = memory_of(tensor, memory);
-  if (read && (*memory || is_empty(output))) return tensor;
-  if (!PyErr_Occurred())
-    PyErr_Format(fusion_error ? fusion_error : PyExc_RuntimeError,
-                 "execute(): torch.empty_strided gave %R without memory; fusions do not run under FakeTensorMode or another mode that replaces tensors",
-                 (PyObject *)Py_TYPE(tensor));
-  Py_DECREF(tensor);
-  return NULL;
-}
-
-int mark_written(PyObject *tensor) {
-  if (!increment_version) return 0;
-  PyObject *none = PyObject_CallFunctionObjArgs(increment_version, tensor, NULL);
-  if (!none && PyErr_ExceptionMatches(PyExc_RuntimeError)) PyErr_Clear(); /* inference tensors count no versions */
-  Py_XDECREF(none);
-  return PyErr_Occurred() ? -1 : 0;
+  PyObject *number = torch.current_stream ? PyObject_CallFunction(torch.current_stream, "i", (int)device_index) : NULL;
+  if (!number && !PyErr_Occurred())
+    PyErr_SetString(fusion_error ? fusion_error : PyExc_RuntimeError, "execute(): this torch does not say which CUDA stream is the current one");
+  if (number) *stream = (uintptr_t)PyLong_AsUnsignedLongLong(number);
+  Py_XDECREF(number);
+  return !PyErr_Occurred();
 }

@@ -39,7 +39,7 @@ func (d *definition) value(h C.nvf_fusion, v core.ValID) C.nvf_value {
 // given is v as package core takes it. Values of another fusion are refused. The
 // text of an error goes on from the name of the argument: argument adds that.
 func (d *definition) given(h C.nvf_fusion, v C.const_values) (core.Given, error) {
-	number := func(x scalar.Value) (core.Given, error) {
+	if x, ok := numberOf(v.kind, v.integer, v.real, v.imag); ok {
 		return core.Given{Kind: core.GivenNumber, Num: x}, nil
 	}
 	switch v.kind {
@@ -63,20 +63,6 @@ func (d *definition) given(h C.nvf_fusion, v C.const_values) (core.Given, error)
 		return core.Given{Kind: core.GivenAxis, Axis: core.AxisID(v.id)}, nil
 	case C.NVF_KIND_NAME:
 		return core.Given{Kind: core.GivenName, Name: C.GoString(v.text)}, nil
-	case C.NVF_KIND_BOOL:
-		x := scalar.Value{Type: dtype.Bool}
-		if v.integer != 0 {
-			x.I = 1
-		}
-		return number(x)
-	case C.NVF_KIND_INT:
-		return number(scalar.Value{Type: dtype.Int, I: int64(v.integer)})
-	case C.NVF_KIND_UINT:
-		return number(scalar.Value{Type: dtype.UInt64, I: int64(v.integer)})
-	case C.NVF_KIND_FLOAT:
-		return number(scalar.Value{Type: dtype.Double, Re: float64(v.real)})
-	case C.NVF_KIND_COMPLEX:
-		return number(scalar.Value{Type: dtype.ComplexDouble, Re: float64(v.real), Im: float64(v.imag)})
 	case C.NVF_KIND_DTYPE:
 		t, err := dtypeOf(int64(v.integer), " is a dtype of number")
 		return core.Given{Kind: core.GivenDType, Num: scalar.Value{I: int64(t)}}, err
@@ -94,6 +80,28 @@ func (d *definition) given(h C.nvf_fusion, v C.const_values) (core.Given, error)
 		return core.Given{Kind: core.GivenList, List: list}, nil
 	}
 	return core.Given{Kind: core.GivenOther, Name: C.GoString(v.text)}, nil
+}
+
+// numberOf is the number that the fields of an nvf_value are, if its kind is that of
+// one.
+func numberOf(kind C.int32_t, integer C.int64_t, real, imag C.double) (scalar.Value, bool) {
+	switch kind {
+	case C.NVF_KIND_BOOL:
+		x := scalar.Value{Type: dtype.Bool}
+		if integer != 0 {
+			x.I = 1
+		}
+		return x, true
+	case C.NVF_KIND_INT:
+		return scalar.Value{Type: dtype.Int, I: int64(integer)}, true
+	case C.NVF_KIND_UINT:
+		return scalar.Value{Type: dtype.UInt64, I: int64(integer)}, true
+	case C.NVF_KIND_FLOAT:
+		return scalar.Value{Type: dtype.Double, Re: float64(real)}, true
+	case C.NVF_KIND_COMPLEX:
+		return scalar.Value{Type: dtype.ComplexDouble, Re: float64(real), Im: float64(imag)}, true
+	}
+	return scalar.Value{}, false
 }
 
 // argument is given for the argument called name of the function called call.

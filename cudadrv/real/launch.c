@@ -103,20 +103,32 @@ static int start(const struct launch *l, const uint64_t *values, uintptr_t strea
   return cuLaunchKernelEx(&config, (CUfunction)l->function, l->arguments_size ? parameters : NULL, NULL);
 }
 
-int launch_kernel(const struct launch *l, const uint64_t *values, uintptr_t stream) {
+/* Makes a context current. *pushed tells whether it has to be popped again. */
+static int enter(CUcontext context, int *pushed) {
   CUcontext current = NULL;
+  *pushed = 0;
   int code = cuCtxGetCurrent(&current);
-  if (code) return code;
-  if (current == (CUcontext)l->context) return start(l, values, stream);
-  if (!current) {
-    code = cuCtxSetCurrent((CUcontext)l->context);
-    return code ? code : start(l, values, stream);
-  }
-  code = cuCtxPushCurrent((CUcontext)l->context);
-  if (code) return code;
-  code = start(l, values, stream);
-  cuCtxPopCurrent(&current);
+  if (code || current == context) return code;
+  if (!current) return cuCtxSetCurrent(context);
+  code = cuCtxPushCurrent(context);
+  *pushed = !code;
   return code;
+}
+
+static int leave(int pushed, int code) {
+  CUcontext ours;
+  if (pushed) cuCtxPopCurrent(&ours);
+  return code;
+}
+
+int launch_kernel(const struct launch *l, const uint64_t *values, uintptr_t stream) {
+  int pushed, code = enter((CUcontext)l->context, &pushed);
+  return code ? code : leave(pushed, start(l, values, stream));
+}
+
+int launch_zero(uintptr_t context, uint64_t address, uint64_t bytes, uintptr_t stream) {
+  int pushed, code = enter((CUcontext)context, &pushed);
+  return code ? code : leave(pushed, cuMemsetD8Async(address, 0, bytes, (CUstream)stream));
 }
 
 void launch_error(int code, const char **name, const char **text) {

@@ -100,5 +100,6 @@ func (Driver) Launch(b *cudadrv.LaunchBlock, v cudadrv.CallValues, stream uintpt
 	return l.Start(v.Words(), stream)
 }
 
-// CallError returns the error that a code of launch_kernel stands for.
-func CallError(code int) error { return callError("cuLaunchKernelEx", code) }
+// CallError returns the error that a code which a call of the driver returned
+// stands for.
+func CallError(call string, code int) error { return callError(call, code) }

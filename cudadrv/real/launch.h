@@ -51,6 +51,9 @@ int launch_occupancy(uintptr_t context, uintptr_t function, int threads, uint64_
  * runtime does it. */
 int launch_kernel(const struct launch *l, const uint64_t *values, uintptr_t stream);
 
+/* Sets bytes of the device to zero, in the order of the stream; as launch_kernel. */
+int launch_zero(uintptr_t context, uint64_t address, uint64_t bytes, uintptr_t stream);
+
 /* The name and the words of a CUresult; never NULL. */
 void launch_error(int code, const char **name, const char **text);
 

@@ -23,13 +23,14 @@ from nvfuser_go.enums import (
     SchedulerType,
 )
 from nvfuser_go.errors import FusionError, InvalidArgument, InvalidType, MissingDefinition, Unsupported
-from nvfuser_go.inputs import prepare, seed
+from nvfuser_go.inputs import prepare
 from nvfuser_go.pytorch_utils import TORCH_DTYPES
+from nvfuser_go.random import draw
 
 # Before the modules below, which make values and raise errors.
 _C.set_exceptions(FusionError, InvalidArgument, InvalidType, Unsupported)
 _C.set_dtypes(tuple(DataType), TORCH_DTYPES)
-_C.set_hooks(prepare, seed)
+_C.set_hooks(prepare, draw)
 
 from nvfuser_go import schedule  # noqa: E402
 from nvfuser_go.cache import LRUCache, LruFusionCache  # noqa: E402

@@ -146,11 +146,6 @@ def _array(array: np.ndarray, position: int, written: bool) -> torch.Tensor:
         ) from failure
 
 
-def seed() -> int:
-    """A seed for a run that draws random numbers: torch.manual_seed makes it repeatable."""
-    return int(torch.randint(2**63 - 1, (), dtype=torch.int64, device="cpu"))
-
-
 def device_index(device: Any) -> int | None:
     """The number of a CUDA device given as an int, a string or a torch.device; None for None, and for the CPU.
 

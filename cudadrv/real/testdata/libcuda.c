@@ -64,6 +64,9 @@ CUresult cuModuleLoadData(CUmodule *m, const void *image) {
 CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
   return *f = (CUfunction)0x3000, note("cuModuleGetFunction", "(%p, %s)", (void *)m, name);
 }
+CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUstream s) {
+  return note("cuMemsetD8Async", "(%#llx, %u, %zu, %p)", at, value, bytes, (void *)s);
+}
 CUresult cuModuleUnload(CUmodule m) { return note("cuModuleUnload", "(%p)", (void *)m); }
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int value) {
   return note("cuFuncSetAttribute", "(%p, %d, %d)", (void *)f, a, value);

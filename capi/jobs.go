@@ -1,0 +1,93 @@
+package main
+
+/*
+#include "export_types.h"
+*/
+import "C"
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// A job is work on a thread of its own.
+type job struct {
+	done chan struct{}
+	stop atomic.Bool
+	err  error
+}
+
+func start(out *C.nvfi_job, call string, work func(*job) error) C.int {
+	j := &job{done: make(chan struct{})}
+	*out = C.nvfi_job(handles.put(j))
+	go func() {
+		defer close(j.done)
+		defer func() {
+			if r := recover(); r != nil {
+				j.err = caught(r, named(call))
+			}
+		}()
+		j.err = work(j)
+	}()
+	return C.NVF_OK
+}
+
+//export nvfi_start_run
+func nvfi_start_run(p *C.nvfi_plan, inputs C.const_inputs, outputs C.const_memories, seed C.uint64_t, out *C.nvfi_job, e *C.nvf_error) C.int {
+	return start(out, "run", func(j *job) error { return runFound(p, inputs, outputs, seed, &j.stop) })
+}
+
+//export nvfi_start_make
+func nvfi_start_make(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, out *C.nvfi_job, e *C.nvf_error) C.int {
+	x, err := get[execution](handle(h), "an executor")
+	if err != nil {
+		return report(e, err)
+	}
+	given, err := readInputs(inputs, n)
+	if err != nil {
+		return report(e, err)
+	}
+	own := &arguments{inputs: slices.Clone(given.inputs)}
+	given.done()
+	for i := range own.inputs {
+		in := &own.inputs[i]
+		in.Sizes, in.Strides = slices.Clone(in.Sizes), slices.Clone(in.Strides)
+	}
+	return start(out, "prepare\n\n"+x.Text(), func(*job) error {
+		p, err := x.prepare(own, int(device))
+		if err == nil {
+			p.release() // the table holds it
+		}
+		return err
+	})
+}
+
+//export nvfi_wait
+func nvfi_wait(h C.nvfi_job, milliseconds C.int32_t, status *C.int, e *C.nvf_error) C.int {
+	j, err := get[job](handle(h), "a job")
+	if err != nil {
+		*status = report(e, err)
+		return 1
+	}
+	timer := time.NewTimer(time.Duration(milliseconds) * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-j.done:
+		take[job](handle(h))
+		*status = report(e, j.err)
+		return 1
+	case <-timer.C:
+		return 0
+	}
+}
+
+//export nvfi_stop
+func nvfi_stop(h C.nvfi_job) {
+	if j, err := get[job](handle(h), "a job"); err == nil {
+		j.stop.Store(true)
+	}
+}
+
+//export nvfi_abandon
+func nvfi_abandon(h C.nvfi_job) { take[job](handle(h)) }

@@ -1,0 +1,148 @@
+/* Making torch tensors: the memory that a plan asks for. What a plan calls torch
+ * with is made once, and kept with the plan. */
+#include "extension.h"
+
+static PyObject *tuple_of(const int64_t *values, int32_t n) {
+  PyObject *tuple = PyTuple_New(n);
+  for (int32_t i = 0; tuple && i < n; i++) {
+    PyObject *item = PyLong_FromLongLong(values[i]);
+    if (!item || PyTuple_SetItem(tuple, i, item)) Py_CLEAR(tuple);
+  }
+  return tuple;
+}
+
+/* The device of a plan as torch has it. */
+static PyObject *device_of(const nvf_plan_description *d) {
+  if (d->device_type == NVF_CPU) return PyObject_CallFunction(torch.device, "s", "cpu");
+  return PyObject_CallFunction(torch.device, "si", "cuda", (int)d->device_index);
+}
+
+/* The arguments of a call that makes memory: of _empty_strided_cuda, and of
+ * empty_strided with its keywords. */
+static PyObject *call_of(const int64_t *sizes, const int64_t *strides, int32_t rank, PyObject *dtype, PyObject *device) {
+  PyObject *shape = tuple_of(sizes, rank), *steps = shape ? tuple_of(strides, rank) : NULL;
+  PyObject *call = steps && dtype ? Py_BuildValue("((OOO)(OO){s:O,s:O})", shape, steps, dtype, shape, steps, "dtype", dtype, "device", device) : NULL;
+  Py_XDECREF(shape);
+  Py_XDECREF(steps);
+  return call;
+}
+
+/* The calls for outputs and workspaces: a tuple, borrowed. */
+static PyObject *calls_of(nvfi_plan *plan) {
+  const nvf_plan_description *d = &plan->description;
+  if (plan->objects) return plan->objects;
+  PyObject *device = device_of(d), *calls = device ? PyTuple_New(d->num_outputs + d->num_workspaces) : NULL;
+  static const int64_t one = 1;
+  for (int32_t i = 0; calls && i < d->num_outputs + d->num_workspaces; i++) {
+    const nvf_output *o = &d->outputs[i];
+    PyObject *call = i < d->num_outputs ? call_of(o->sizes, o->strides, o->rank, torch_dtype(o->dtype), device)
+                                        : call_of(&d->workspaces[i - d->num_outputs].num_bytes, &one, 1, torch.uint8, device);
+    if (!call || PyTuple_SetItem(calls, i, call)) Py_CLEAR(calls);
+  }
+  Py_XDECREF(device);
+  if (plan->objects) Py_XDECREF(calls); /* another thread was faster */
+  else plan->objects = calls;
+  return plan->objects;
+}
+
+/* Whether the device of a plan is the one that torch allocates on, and torch has
+ * started it; -1 with an exception. */
+static int is_current(const nvfi_plan *plan) {
+  if (plan->description.device_type != NVF_CUDA || !plan->runs_with_gpu || !torch.empty_strided_cuda || !torch.current_device) return 0;
+  if (torch.num_devices < 0) {
+    PyObject *count = torch.device_count ? PyObject_CallNoArgs(torch.device_count) : PyLong_FromLong(2);
+    torch.num_devices = count ? (int)PyLong_AsLong(count) : -1;
+    Py_XDECREF(count);
+    if (PyErr_Occurred()) return -1;
+  }
+  if (torch.num_devices == 1) return 1;
+  PyObject *current = PyObject_CallNoArgs(torch.current_device);
+  long number = current ? PyLong_AsLong(current) : -1;
+  Py_XDECREF(current);
+  return PyErr_Occurred() ? -1 : number == plan->description.device_index;
+}
+
+/* Raises FusionError for what torch raised instead of memory, whose cause that is;
+ * OutOfMemoryError stays, which programs catch. Of its text the first line is
+ * shown: a stack of C++ may follow. */
+static void refuse_memory(const nvfi_plan *plan, int32_t number) {
+  const nvf_plan_description *d = &plan->description;
+  if (torch.out_of_memory && PyErr_ExceptionMatches(torch.out_of_memory)) return;
+  if (!PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_MemoryError)) return;
+  PyObject *type, *cause, *traceback;
+  PyErr_Fetch(&type, &cause, &traceback);
+  PyErr_NormalizeException(&type, &cause, &traceback);
+  PyObject *text = PyObject_Str(cause);
+  PyObject *lines = text ? PyUnicode_Splitlines(text, 0) : NULL;
+  PyObject *sizes = lines && number < d->num_outputs ? tuple_of(d->outputs[number].sizes, d->outputs[number].rank) : NULL;
+  PyObject *list = sizes ? PySequence_List(sizes) : NULL;
+  PyObject *words = lines && PyList_Size(lines) ? PyList_GetItem(lines, 0) : type;
+  PyObject *class = fusion_error ? fusion_error : PyExc_RuntimeError;
+  if (list)
+    PyErr_Format(class, "execute(): output %d of shape %S needs %lld bytes: %S", (int)number, list, (long long)d->outputs[number].num_bytes, words);
+  else if (number >= d->num_outputs)
+    PyErr_Format(class, "execute(): a workspace of %lld bytes is needed: %S", (long long)d->workspaces[number - d->num_outputs].num_bytes, words);
+  if (PyErr_Occurred()) {
+    PyObject *own_type, *own, *own_traceback;
+    PyErr_Fetch(&own_type, &own, &own_traceback);
+    PyErr_NormalizeException(&own_type, &own, &own_traceback);
+    if (traceback) PyException_SetTraceback(cause, traceback);
+    Py_INCREF(cause);
+    PyException_SetCause(own, cause);
+    PyErr_Restore(own_type, own, own_traceback);
+  }
+  Py_XDECREF(list);
+  Py_XDECREF(sizes);
+  Py_XDECREF(lines);
+  Py_XDECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(cause);
+  Py_XDECREF(traceback);
+}
+
+/* Whether a tensor has the memory that was asked for. */
+static int is_usable(const nvfi_plan *plan, int32_t number, PyObject *tensor, void **memory) {
+  const nvf_plan_description *d = &plan->description;
+  int32_t device;
+  if (!memory_of(tensor, &device, memory) || (d->device_type == NVF_CUDA && device != d->device_index)) return 0;
+  return *memory || (number < d->num_outputs ? d->outputs[number].num_bytes : d->workspaces[number - d->num_outputs].num_bytes) == 0;
+}
+
+PyObject *new_memory(nvfi_plan *plan, int32_t number, void **memory) {
+  PyObject *calls = calls_of(plan), *call = calls ? PyTuple_GetItem(calls, number) : NULL;
+  int current = call ? is_current(plan) : -1;
+  if (current < 0) return NULL;
+  if (current) {
+    PyObject *tensor = PyObject_Call(torch.empty_strided_cuda, PyTuple_GetItem(call, 0), NULL);
+    if (tensor && is_usable(plan, number, tensor, memory)) return tensor;
+    if (!tensor) return refuse_memory(plan, number), NULL;
+    Py_DECREF(tensor); /* on another device: the public function is told which */
+    if (PyErr_Occurred()) return NULL;
+  }
+  PyObject *tensor = PyObject_Call(torch.empty_strided, PyTuple_GetItem(call, 1), PyTuple_GetItem(call, 2));
+  if (tensor && is_usable(plan, number, tensor, memory)) return tensor;
+  if (!tensor) refuse_memory(plan, number);
+  else if (!PyErr_Occurred())
+    PyErr_Format(fusion_error ? fusion_error : PyExc_RuntimeError,
+                 "execute(): torch.empty_strided gave %R without memory; fusions do not run under FakeTensorMode or another mode that replaces tensors",
+                 (PyObject *)Py_TYPE(tensor));
+  Py_XDECREF(tensor);
+  return NULL;
+}
+
+void clean_plans(void) {
+  for (nvfi_plan *plan = plan_exhume(), *next; plan; plan = next) {
+    next = plan->next;
+    Py_DECREF((PyObject *)plan->objects);
+    plan->objects = NULL;
+    plan_bury(plan);
+  }
+}
+
+int mark_written(PyObject *tensor) {
+  if (!torch.increment_version) return 0;
+  PyObject *none = PyObject_CallFunctionObjArgs(torch.increment_version, tensor, NULL);
+  if (!none && PyErr_ExceptionMatches(PyExc_RuntimeError)) PyErr_Clear(); /* inference tensors count no versions */
+  Py_XDECREF(none);
+  return PyErr_Occurred() ? -1 : 0;
+}

@@ -1,0 +1,53 @@
+/* Plans in C memory: counting, and the run on a CUDA device. */
+#include "plan.h"
+
+#include <stdlib.h>
+
+#include "../cudadrv/real/launch.h"
+
+void plan_fill(const nvfi_plan *plan, const nvf_input *inputs, void *const *outputs, void *const *workspaces, uint64_t seed, uint64_t offset,
+               uint64_t *words) {
+  const nvf_plan_description *d = &plan->description;
+  for (int32_t i = 0; i < plan->num_inputs; i++)
+    words[i] = inputs[i].kind == NVF_KIND_TENSOR && inputs[i].device_type == NVF_CUDA ? (uintptr_t)inputs[i].data : 0;
+  for (int32_t i = 0; i < d->num_outputs; i++) words[plan->places[i]] = (uintptr_t)outputs[d->outputs[i].same_as < 0 ? i : d->outputs[i].same_as];
+  for (int32_t i = 0; i < plan->num_hidden; i++) words[plan->hidden[2 * i]] = words[plan->hidden[2 * i + 1]];
+  for (int32_t i = 0; i < d->num_workspaces; i++) words[plan->workspaces_at + i] = (uintptr_t)workspaces[i];
+  words[plan->random_at] = seed;
+  words[plan->random_at + 1] = offset;
+}
+
+int plan_launch(const nvfi_plan *plan, const uint64_t *words, uintptr_t stream, int32_t *failed) {
+  const nvf_plan_description *d = &plan->description;
+  *failed = -1;
+  for (int32_t i = 0; i < d->num_workspaces; i++) {
+    if (!d->workspaces[i].zeroed) continue;
+    int code = launch_zero(plan->context, words[plan->workspaces_at + i], (uint64_t)d->workspaces[i].num_bytes, stream);
+    if (code) return code;
+  }
+  for (int32_t i = 0; i < plan->num_launches; i++) {
+    int code = launch_kernel(plan->launches[i], words, stream);
+    *failed = i;
+    if (code) return code;
+  }
+  return 0;
+}
+
+void plan_release(nvfi_plan *plan) {
+  if (__atomic_sub_fetch(&plan->references, 1, __ATOMIC_ACQ_REL) == 0) nvfi_forget(plan->self);
+}
+
+static nvfi_plan *buried;
+
+void plan_bury(nvfi_plan *plan) {
+  if (!plan->objects) {
+    free(plan);
+    return;
+  }
+  plan->next = __atomic_load_n(&buried, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(&buried, &plan->next, plan, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) continue;
+}
+
+nvfi_plan *plan_exhume(void) {
+  return __atomic_load_n(&buried, __ATOMIC_RELAXED) ? __atomic_exchange_n(&buried, NULL, __ATOMIC_ACQUIRE) : NULL;
+}

@@ -1,0 +1,47 @@
+"""The state of torch's random generators, which runs that draw random numbers start from.
+
+On a CUDA device a run takes the seed and the offset of the device's generator and moves the offset as far as it draws,
+as an operation of torch would: what torch draws afterwards does not repeat it. On the CPU a run takes a seed of its own
+from torch's generator. torch.manual_seed makes both repeatable.
+"""
+
+import os
+import threading
+
+import torch
+
+from nvfuser_go.errors import FusionError
+
+# Held between reading the offset of a generator and moving it, so that two threads of ours do not draw the same numbers.
+# Operations of torch in another thread do not know it.
+_drawing = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _drawing
+    _drawing = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def draw(device: int, draws: int) -> tuple[int, int]:
+    """Seed and offset of a run on a CUDA device, or for -1 on the CPU; the generator moves on by `draws`.
+
+    Raises FusionError while a CUDA graph is captured: the graph would replay the same numbers.
+    """
+    if device < 0:
+        return int(torch.randint(2**63 - 1, (), dtype=torch.int64, device="cpu")), 0
+    torch.cuda.init()
+    generator = torch.cuda.default_generators[device]
+    with _drawing:
+        try:
+            offset = generator.get_offset()
+            generator.set_offset(offset + draws)
+        except RuntimeError as failure:
+            raise FusionError(
+                "execute(): the state of torch's random generator cannot be read, as in the capture of a CUDA graph, which "
+                "would replay the same numbers: pass rng_seed and rng_offset to the operation as inputs of the fusion, or "
+                "draw outside of the capture"
+            ) from failure
+    return generator.initial_seed(), offset
