@@ -12,8 +12,8 @@ import torch
 
 from nvfuser_go.errors import FusionError
 
-# Held between reading the offset of a generator and moving it, so that two threads of ours do not draw the same numbers.
-# Operations of torch in another thread do not know it.
+# Held between reading the offset of a generator and moving it, so that two threads of ours do not draw the same
+# numbers. Operations of torch in another thread do not know it.
 _drawing = threading.Lock()
 
 
@@ -40,8 +40,8 @@ def draw(device: int, draws: int) -> tuple[int, int]:
             generator.set_offset(offset + draws)
         except RuntimeError as failure:
             raise FusionError(
-                "execute(): the state of torch's random generator cannot be read, as in the capture of a CUDA graph, which "
-                "would replay the same numbers: pass rng_seed and rng_offset to the operation as inputs of the fusion, or "
-                "draw outside of the capture"
+                "execute(): the state of torch's random generator cannot be read, as in the capture of a CUDA graph, "
+                "which would replay the same numbers: pass rng_seed and rng_offset to the operation as inputs of the "
+                "fusion, or draw outside of the capture"
             ) from failure
     return generator.initial_seed(), offset
