@@ -48,7 +48,7 @@ func TestDeviceRelu(t *testing.T) {
 	require.Empty(t, d.Workspaces)
 	require.NoError(t, driver.Launch(&d.Launches[0], cudadrv.CallValues{Inputs: []uintptr{0x1000}, Outputs: []uintptr{0x2000}}, 5))
 	got := driver.Launches()[0]
-	require.Equal(t, [3]uint32{4000, 1, 1}, got.Block.Grid)
+	require.Equal(t, [3]uint32{1000, 1, 1}, got.Block.Grid)
 	require.Equal(t, [3]uint32{128, 1, 1}, got.Block.Block)
 	require.Equal(t, []byte{
 		0, 2, 0, 0, 0xe8, 3, 0, 0, // sizes, the inner one first

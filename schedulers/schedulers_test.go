@@ -73,7 +73,7 @@ func TestChoose(t *testing.T) {
 		params                string // of the first candidate
 	}{
 		{"elementwise", elementwise, "pointwise", []int64{3, 5}, "pointwise: 128 threads, 1 elements each"},
-		{"large", elementwise, "pointwise", []int64{4096, 4096}, "pointwise: 128 threads, 1 vectors of 4 elements each"},
+		{"large", elementwise, "pointwise", []int64{4096, 4096}, "pointwise: 256 threads, 1 vectors of 4 elements each"},
 		{"reduction", reduction, "reduction", []int64{30, 100}, "inner reduction: 1 threads along what is kept, 128 along what is reduced"},
 		{"short rows", reduction, "reduction", []int64{30, 7}, "inner reduction: 4 threads along what is kept, 32 along what is reduced"},
 		{"long rows", reduction, "reduction", []int64{300, 100000}, "inner reduction: 1 threads along what is kept, 1024 along what is reduced"},

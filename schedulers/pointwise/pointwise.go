@@ -2,15 +2,19 @@
 // from a fixed number of elements of the inputs: elementwise operations,
 // broadcasts, permutes, reshapes, and tensors that are made from nothing.
 //
-// Its central type is [Params]. One output, the reference, has all axes of the
-// segment; they are merged to one, which is split into blocks, elements of a
-// thread, and threads. All other tensors follow, and are computed where they are
-// used.
+// Its central types are [Params] and the space of a segment. One output, the
+// reference, has all axes of the segment; they are put in the order in which most
+// bytes lie in memory. Loops of one dimension have all of them merged, which is
+// split into blocks, steps of a thread, threads, and elements of a step. Where
+// tensors have the same elements for all rows, or one for each row, loops of two
+// dimensions keep those in registers for several rows. All other tensors follow,
+// and are computed where they are used.
 //
-// Inputs and outputs that lie in memory as the merged axis runs may be moved in
-// vectors.
+// Each input and output is moved by accesses as wide as its own strides and
+// address allow, several for a step if need be.
 //
-// It does not choose the order of axes by how inputs lie in memory.
+// It does not exchange elements between threads: a transposed input is read in
+// pieces as narrow as they come.
 package pointwise
 
 import (
@@ -24,16 +28,22 @@ import (
 
 // Params are the choices for a segment.
 type Params struct {
-	Threads int64 // of a block
-	Unroll  int64 // elements of a thread, or vectors
-	Vector  int64 // elements of a vector; 0 and 1: there are none
+	Threads int64 // of a block; along the columns if there is a break
+	Unroll  int64 // steps of a thread
+	Vector  int64 // elements of a step; 0 is 1
+	Break   int   // axes in the order of loops that are rows, the others being columns; 0: there is one dimension
+	Rows    int64 // threads of a block along the rows
 }
 
 func (p Params) String() string {
-	if p.Vector > 1 {
-		return fmt.Sprintf("pointwise: %d threads, %d vectors of %d elements each", p.Threads, p.Unroll, p.Vector)
+	threads, step := fmt.Sprintf("%d threads", p.Threads), "elements"
+	if p.Break > 0 {
+		threads = fmt.Sprintf("%d rows of %d threads, columns from axis %d on", p.Rows, p.Threads, p.Break)
 	}
-	return fmt.Sprintf("pointwise: %d threads, %d elements each", p.Threads, p.Unroll)
+	if p.Vector > 1 {
+		step = fmt.Sprintf("vectors of %d elements", p.Vector)
+	}
+	return fmt.Sprintf("pointwise: %s, %d %s each", threads, p.Unroll, step)
 }
 
 // Width is that of [scheduler.Vectorized].
@@ -55,35 +65,22 @@ func (Scheduler) Accept(g *scheduler.Segment, _ scheduler.Device) []core.Refusal
 	if refusals = scheduler.CheckSegment(f, name); len(refusals) > 0 {
 		return refusals
 	}
-	_, err := Scheduler{}.Apply(g, Params{Threads: 128, Unroll: 1})
+	_, err := Scheduler{}.Apply(g, simplest)
 	return scheduler.RefusalsOf(name, err)
 }
 
-// fewest is the number of elements for each processor from which threads take
-// several: with less, more of them hide more latency.
-const fewest = 4096
+// simplest are the parameters that serve every segment.
+var simplest = Params{Threads: smallBlock, Unroll: 1, Vector: 1}
 
 func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
-	f := g.Fusion
-	one := Params{Threads: 128, Unroll: 1}
-	all := []scheduler.Params{one}
-	sizes, err := g.Shapes.Shape(widest(f)[0])
-	if err != nil {
-		return all
-	}
-	n := core.NumElements(sizes)
-	isLarge := n >= fewest*int64(device.Processors)
-	if isLarge {
-		all = []scheduler.Params{Params{Threads: 128, Unroll: 4}, one}
-	}
-	if width := width(f); width > 1 && n > 0 && len(sizes) > 0 && sizes[len(sizes)-1]%width == 0 {
-		p := Params{Threads: 128, Unroll: 1, Vector: width}
-		if s, err := (Scheduler{}).Apply(g, p); err == nil && hasVectors(s) {
-			if isLarge {
-				return slices.Insert(all, 0, scheduler.Params(p))
-			}
-			return append(all, p)
+	var all []scheduler.Params
+	if p, err := analyse(g); err == nil && p.size(0, len(p.extents)) > 0 {
+		for _, q := range p.choose(device) {
+			all = append(all, q)
 		}
+	}
+	if !slices.Contains(all, scheduler.Params(simplest)) {
+		all = append(all, simplest)
 	}
 	return all
 }
@@ -126,61 +123,52 @@ func reference(f *core.Fusion) (core.ValID, error) {
 		"%s has dimensions that output %s has not, and no other output has those of all tensors", f.Name(missing), f.Name(outputs[0]))}}
 }
 
-func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
-	f := g.Fusion
-	p := params.(Params)
-	ref, err := reference(f)
+// analyse returns the space of g, in an order that the loops of all tensors can
+// follow.
+func analyse(g *scheduler.Segment) (*space, error) {
+	ref, err := reference(g.Fusion)
 	if err != nil {
 		return nil, err
 	}
-	return scheduler.Build(f, func(s *schedule.Scheduled) error { return p.schedule(s, ref) })
+	p, err := newSpace(g, ref)
+	if err != nil || slices.IsSorted(p.order) {
+		return p, err
+	}
+	if _, err := simplest.build(g.Fusion, p); err != nil {
+		p.sortAsDefined()
+	}
+	return p, nil
 }
 
-func (p Params) schedule(s *schedule.Scheduled, ref core.ValID) error {
+func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
+	p, err := analyse(g)
+	if err != nil {
+		return nil, err
+	}
+	return params.(Params).build(g.Fusion, p)
+}
+
+func (q Params) build(f *core.Fusion, p *space) (*schedule.Scheduled, error) {
+	if q.Threads < 1 || q.Unroll < 1 || q.Break < 0 || q.Break > 0 && (q.Break >= len(p.order) || q.Rows < 1) {
+		return nil, core.InvalidArgumentf("schedule(): %v is not possible for %d dimensions", q, len(p.order))
+	}
+	return scheduler.Build(f, func(s *schedule.Scheduled) error { return q.schedule(s, p) })
+}
+
+func (q Params) schedule(s *schedule.Scheduled, p *space) error {
 	if _, err := scheduler.CacheOutputs(s); err != nil {
 		return err
 	}
-	if len(s.Loop(ref)) > 0 {
-		if err := p.loops(s, ref); err != nil {
+	if len(p.order) > 0 {
+		if err := q.loops(s, p); err != nil {
 			return err
 		}
-		if err := scheduler.Spread(s, name, ref); err != nil {
+		if err := scheduler.Spread(s, name, p.reference); err != nil {
 			return err
 		}
-		if p.Vector > 1 {
-			if err := vectorize(s, ref); err != nil {
-				return err
-			}
-		}
-	}
-	return scheduler.Finish(s, ref)
-}
-
-// loops gives the reference its loops: blocks, elements of a thread, threads, and
-// elements of a vector.
-func (p Params) loops(s *schedule.Scheduled, ref core.ValID) error {
-	if err := scheduler.MergeAll(s, ref, 0, len(s.Loop(ref))); err != nil {
-		return err
-	}
-	if p.Vector > 1 {
-		if err := s.Split(ref, 0, p.Vector, true); err != nil {
+		if err := q.vectorize(s, p); err != nil {
 			return err
 		}
 	}
-	if err := s.Split(ref, 0, p.Threads, true); err != nil {
-		return err
-	}
-	types := []schedule.Parallel{schedule.BIDx, schedule.TIDx}
-	if p.Unroll > 1 {
-		if err := s.Split(ref, 0, p.Unroll, true); err != nil {
-			return err
-		}
-		types = []schedule.Parallel{schedule.BIDx, schedule.Unroll, schedule.TIDx}
-	}
-	for k, t := range types {
-		if err := s.Parallelize(ref, k, t); err != nil {
-			return err
-		}
-	}
-	return nil
+	return scheduler.Finish(s, p.reference)
 }

@@ -1,0 +1,179 @@
+package pointwise
+
+import (
+	"slices"
+
+	"nvfuser_go/schedulers/scheduler"
+)
+
+// What is known of streams of memory on an H100.
+const (
+	largeBlock  = 256      // threads of a block
+	smallBlock  = 128      // the same of a small segment
+	largePoints = 4 << 20  // from which a segment is not small
+	fewPoints   = 1 << 18  // up to which loops of one dimension do as well as two
+	blockBytes  = 4 << 10  // that a block moves at least, where there are more
+	flightBytes = 16 << 10 // that threads of a processor have asked for at a time, at least
+	fullFlight  = 24 << 10 // what is aimed at where it is less
+	liveBytes   = 512      // of a thread's step, at most
+	residents   = 2048     // threads of a processor
+	mostUnroll  = 4
+)
+
+// rowsOfStep is how many rows a thread has, unless sharing matters more.
+const rowsOfStep = 2
+
+// narrowest is the row, in steps, from which a nest of two dimensions has it to
+// itself; shorter ones share a warp.
+const narrowest = 32
+
+// choose returns the parameters for p, the best first: those of the cheapest pitch
+// in one dimension and in two, and of fewer elements a step where there are few.
+func (p *space) choose(device scheduler.Device) []Params {
+	flat := p.cheapest(0, 1)
+	all := []Params{p.flat(flat)}
+	best, broken := flat.cost, Params{}
+	for _, k := range p.breaks() {
+		if h := p.cheapest(k, rowsOfStep); h.cost*p.waste(k, h.elements) < best {
+			best, broken = h.cost*p.waste(k, h.elements), p.broken(k, h)
+		}
+	}
+	points := p.size(0, len(p.extents))
+	if broken.Break > 0 {
+		at := 1
+		if points > fewPoints {
+			at = 0
+		}
+		all = slices.Insert(all, at, broken)
+	}
+	if small := p.spread(flat, device); small.elements < flat.elements {
+		all = slices.Insert(all, 0, p.flat(small))
+	}
+	return all
+}
+
+// cheapest returns the pitch of least cost of loops with a break at from, the one
+// of fewer elements if there are two.
+func (p *space) cheapest(from int, rows int64) pitch {
+	best := p.pitchOf(from, 1, rows)
+	for e := int64(2); e <= vectorBytes && e*p.live() <= liveBytes; e *= 2 {
+		if h := p.pitchOf(from, e, rows); h.cost < best.cost {
+			best = h
+		}
+	}
+	return best
+}
+
+// live returns the bytes that a thread holds for each element at a time: inputs
+// as they are in memory, and a few results.
+func (p *space) live() int64 {
+	n := int64(3 * 4)
+	for _, t := range p.tensors {
+		if !t.isOutput {
+			n += t.bytes
+		}
+	}
+	return n
+}
+
+// spread returns h with fewer elements a step as long as that brings work to
+// processors without and accesses do not get narrow.
+func (p *space) spread(h pitch, device scheduler.Device) pitch {
+	widest := int64(1)
+	for _, t := range p.tensors {
+		widest = max(widest, t.bytes)
+	}
+	for h.elements > 1 && h.elements*widest > 4 && p.size(0, len(p.extents))/h.elements < int64(device.Processors*smallBlock) {
+		h.elements /= 2
+	}
+	return h
+}
+
+// flat returns the parameters of a nest of one dimension.
+func (p *space) flat(h pitch) Params {
+	points, e := p.size(0, len(p.extents)), h.elements
+	q := Params{Threads: smallBlock, Unroll: 1, Vector: e}
+	if points < largePoints {
+		return q
+	}
+	q.Threads = largeBlock
+	read, moved := p.traffic(e)
+	switch flight := residents * read; {
+	case read == 0:
+		q.Unroll = mostUnroll
+	case flight < flightBytes:
+		for q.Unroll < mostUnroll && q.Unroll*flight < fullFlight {
+			q.Unroll *= 2
+		}
+	}
+	for q.Unroll < mostUnroll && q.Unroll*q.Threads*moved < blockBytes {
+		q.Unroll *= 2
+	}
+	return q
+}
+
+// traffic returns the bytes that a thread reads and moves in one step of e
+// elements, of tensors that have one for each point.
+func (p *space) traffic(e int64) (read, moved int64) {
+	points := p.size(0, len(p.extents))
+	for k := range p.tensors {
+		t := &p.tensors[k]
+		if t.elements()*16 < points {
+			continue
+		}
+		moved += e * t.bytes
+		if !t.isOutput {
+			read += e * t.bytes
+		}
+	}
+	return read, moved
+}
+
+// broken returns the parameters of a nest of two dimensions with a break at k.
+func (p *space) broken(k int, h pitch) Params {
+	q := Params{Threads: p.columns(k, h.elements), Unroll: rowsOfStep, Vector: h.elements, Break: k}
+	if h.fixed > 0.5 {
+		q.Unroll = mostUnroll
+	}
+	block := int64(largeBlock)
+	if p.size(0, len(p.extents)) < largePoints {
+		block = smallBlock
+	}
+	q.Rows = max(block/q.Threads, 1)
+	rows := p.size(0, k)
+	for q.Rows > 1 && q.Rows > rows {
+		q.Rows /= 2
+	}
+	return q
+}
+
+// columns returns how many threads lie along the places from k on: for short rows
+// a power of two that is enough, so that rows of similar lengths share a kernel,
+// else what leaves the fewest without work.
+func (p *space) columns(k int, e int64) int64 {
+	steps := ceilDiv(p.size(k, len(p.extents)), e)
+	if steps <= narrowest {
+		n := int64(1)
+		for n < steps {
+			n *= 2
+		}
+		return n
+	}
+	best, idle := int64(0), int64(0)
+	for _, n := range []int64{128, 256, 64, 96, 160, 192, 224} {
+		if i := ceilDiv(steps, n)*n - steps; best == 0 || i < idle {
+			best, idle = n, i
+		}
+	}
+	return best
+}
+
+// waste returns how many times the threads with work there are threads in a nest
+// with a break at k, counted as far as they cost: idle ones wait for no memory.
+func (p *space) waste(k int, e int64) float64 {
+	steps := ceilDiv(p.size(k, len(p.extents)), e)
+	n := p.columns(k, e)
+	return 1 + 0.1*(float64(ceilDiv(steps, n)*n)/float64(max(steps, 1))-1)
+}
+
+func ceilDiv(n, d int64) int64 { return (n + d - 1) / d }

@@ -1,0 +1,347 @@
+package pointwise
+
+import (
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+// A space is what the loops of a segment run over: the dimensions of one output
+// that has those of all tensors, from the outermost to the innermost, and how
+// inputs and outputs lie in memory along them.
+type space struct {
+	reference core.ValID
+	order     []int   // dimensions of reference; those of size 1 come first
+	extents   []int64 // by place in order
+	tensors   []tensor
+}
+
+// A tensor is an input or output in memory of the device.
+type tensor struct {
+	val      core.ValID
+	bytes    int64 // of an element
+	isOutput bool
+	place    int       // among the inputs or outputs
+	aligned  int64     // bytes that divide the address of its first element
+	along    [][]piece // by place in the order of the space: outermost piece first
+	isOpaque bool      // its elements are not those of the space one by one
+}
+
+// A piece is a part of a dimension along which memory goes in equal steps.
+type piece struct {
+	extent, stride int64 // of elements; stride 0: it has the same element all along
+	isDense        bool  // the stride is a product of extents, for all inputs that the definition takes
+}
+
+// newSpace returns the space of the segment g, which reference has all axes of.
+func newSpace(g *scheduler.Segment, reference core.ValID) (*space, error) {
+	w := &walker{g: g, f: g.Fusion, s: schedule.New(g.Fusion)}
+	var err error
+	if w.m, err = schedule.Map(w.s); err != nil {
+		return nil, err
+	}
+	p := &space{reference: reference}
+	if p.extents, err = w.sizes(reference); err != nil {
+		return nil, err
+	}
+	if err := w.relate(); err != nil {
+		return nil, err
+	}
+	for i, v := range w.f.Inputs() {
+		if x := w.f.Val(v); x.Tensor && !x.Domain.CPU {
+			if err := w.add(p, tensor{val: v, place: i}, v, g.Inputs[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for k, o := range w.f.Outputs() {
+		laidOutAs := o.Val
+		if o.Alias != core.NoVal {
+			laidOutAs = o.Alias
+		}
+		if err := w.add(p, tensor{val: o.Val, isOutput: true, place: k}, laidOutAs, g.Outputs[k]); err != nil {
+			return nil, err
+		}
+	}
+	p.sort()
+	return p, nil
+}
+
+// A walker follows axes through reshapes.
+type walker struct {
+	g         *scheduler.Segment
+	f         *core.Fusion
+	s         *schedule.Scheduled
+	m         *schedule.Mapping
+	relations []relation
+}
+
+// A relation says that a dimension is two others, one inside the other.
+type relation struct {
+	whole, outer, inner core.AxisID // exact classes
+	extents             [2]int64    // of outer and inner
+}
+
+func (w *walker) sizes(v core.ValID) ([]int64, error) {
+	var sizes []int64
+	for _, a := range w.f.Axes(v) {
+		n, err := w.g.Shapes.Int(w.f.Axis(a).Extent)
+		if err != nil {
+			return nil, err
+		}
+		sizes = append(sizes, n)
+	}
+	return sizes, nil
+}
+
+// relate finds what merges and splits without a remainder say.
+func (w *walker) relate() error {
+	f := w.m.Fusion()
+	for _, id := range w.m.Transforms() {
+		t := f.Transform(id)
+		r := relation{w.m.Exact(t.In[0]), core.NoAxis, core.NoAxis, [2]int64{}}
+		parts := t.Out
+		switch t.Kind {
+		case core.ResizeAxis:
+			continue
+		case core.Merge:
+			r.whole, parts = w.m.Exact(t.Out[0]), t.In
+		}
+		r.outer, r.inner = w.m.Exact(parts[0]), w.m.Exact(parts[1])
+		var err error
+		for k, a := range parts {
+			if r.extents[k], err = w.g.Shapes.Int(f.Axis(a).Extent); err != nil {
+				return err
+			}
+		}
+		n, err := w.g.Shapes.Int(f.Axis(r.whole).Extent)
+		if err != nil {
+			return err
+		}
+		if r.extents[0]*r.extents[1] == n {
+			w.relations = append(w.relations, r)
+		}
+	}
+	return nil
+}
+
+// add appends t, which lies in memory as at says, dense where the definition says
+// so of laidOutAs.
+func (w *walker) add(p *space, t tensor, laidOutAs core.ValID, at scheduler.Placement) error {
+	v := t.val
+	sizes, err := w.sizes(v)
+	if err != nil {
+		return err
+	}
+	t.bytes, t.aligned = int64(w.f.Val(v).DType.Size()), int64(at.Aligned)
+	dense := w.dense(laidOutAs)
+	known := map[core.AxisID][]piece{}
+	elements := int64(1)
+	for d, a := range w.f.Axes(v) {
+		if w.f.Axis(a).Kind == core.Broadcast {
+			continue
+		}
+		c := w.m.Exact(a)
+		_, isTwice := known[c]
+		t.isOpaque = t.isOpaque || isTwice
+		x := piece{sizes[d], at.Strides[d], dense[d]}
+		if x.extent == 1 {
+			x.stride = 0
+		}
+		if x.stride != 0 {
+			elements *= x.extent
+		}
+		known[c] = []piece{x}
+	}
+	w.follow(known)
+	for d, a := range w.f.Axes(p.reference) {
+		pieces, ok := known[w.m.Exact(a)]
+		if !ok {
+			pieces = []piece{{p.extents[d], 0, false}}
+		}
+		t.along = append(t.along, pieces)
+	}
+	t.isOpaque = t.isOpaque || t.elements() != elements
+	p.tensors = append(p.tensors, t)
+	return nil
+}
+
+// dense returns for each dimension of v whether its stride is the product of the
+// extents of those that lie inside it. Dimensions of outputs that are not laid
+// out are.
+func (w *walker) dense(v core.ValID) []bool {
+	axes := w.f.Axes(v)
+	isDense := make([]bool, len(axes))
+	alloc, _ := w.s.Allocation(v)
+	contiguity := w.s.Contiguity(v)
+	for k := len(alloc) - 1; k >= 0; k-- {
+		if contiguity[k] == core.No {
+			break
+		}
+		if d := slices.Index(axes, alloc[k]); d >= 0 {
+			isDense[d] = true
+		}
+	}
+	return isDense
+}
+
+// follow adds to known the pieces of what is made from known axes, or what those
+// are made from.
+func (w *walker) follow(known map[core.AxisID][]piece) {
+	for changed := true; changed; {
+		changed = false
+		for _, r := range w.relations {
+			whole, isWhole := known[r.whole]
+			outer, isOuter := known[r.outer]
+			inner, isInner := known[r.inner]
+			switch {
+			case isOuter && isInner && !isWhole:
+				known[r.whole] = slices.Concat(outer, inner)
+			case isWhole && !isOuter && !isInner:
+				var ok bool
+				if outer, inner, ok = cut(whole, r.extents[1]); !ok {
+					continue
+				}
+				known[r.outer], known[r.inner] = outer, inner
+			default:
+				continue
+			}
+			changed = true
+		}
+	}
+}
+
+// cut returns the pieces of which the inner ones have n elements together.
+func cut(pieces []piece, n int64) (outer, inner []piece, ok bool) {
+	k := len(pieces)
+	for k > 0 && n > 1 && n%max(pieces[k-1].extent, 1) == 0 {
+		k--
+		n /= max(pieces[k].extent, 1)
+	}
+	outer, inner = slices.Clone(pieces[:k]), slices.Clone(pieces[k:])
+	if n == 1 {
+		return orOne(outer), orOne(inner), true
+	}
+	if k == 0 || pieces[k-1].extent%n != 0 {
+		return nil, nil, false
+	}
+	x := pieces[k-1]
+	outer[k-1] = piece{x.extent / n, x.stride * n, x.isDense}
+	return outer, append([]piece{{n, x.stride, x.isDense}}, inner...), true
+}
+
+func orOne(pieces []piece) []piece {
+	if len(pieces) == 0 {
+		return []piece{{1, 0, true}}
+	}
+	return pieces
+}
+
+// step returns the distance of neighbours along place k, 0 if they are one.
+func (t *tensor) step(k int) int64 {
+	for i := len(t.along[k]) - 1; i >= 0; i-- {
+		if x := t.along[k][i]; x.extent > 1 {
+			return x.stride
+		}
+	}
+	return 0
+}
+
+// elements returns how many elements t has.
+func (t *tensor) elements() int64 {
+	n := int64(1)
+	for _, pieces := range t.along {
+		for _, x := range pieces {
+			if x.stride != 0 {
+				n *= x.extent
+			}
+		}
+	}
+	return n
+}
+
+// sort finds the order of dimensions: that of most bytes in memory, by pairs.
+// Where those are equal it is the order of the reference in memory.
+func (p *space) sort() {
+	n := len(p.extents)
+	votes := make([][]int64, n) // bytes of tensors that have one outside another
+	for i := range votes {
+		votes[i] = make([]int64, n)
+		for j := range n {
+			for k := range p.tensors {
+				if t := &p.tensors[k]; !t.isOpaque && t.step(i) > t.step(j) && t.step(j) > 0 {
+					votes[i][j] += t.elements() * t.bytes
+				}
+			}
+		}
+	}
+	left := make([]int, n)
+	for d := range left {
+		left[d] = d
+	}
+	for k := range p.tensors {
+		if t := &p.tensors[k]; t.val == p.reference && t.isOutput {
+			slices.SortStableFunc(left, func(i, j int) int {
+				if t.step(i) == 0 || t.step(j) == 0 {
+					return 0
+				}
+				return int(min(max(t.step(j)-t.step(i), -1), 1))
+			})
+		}
+	}
+	slices.SortStableFunc(left, func(i, j int) int { return min(int(min(p.extents[i], 2)-min(p.extents[j], 2)), 1) })
+	for len(left) > 0 {
+		at := slices.IndexFunc(left, func(i int) bool {
+			return p.extents[i] <= 1 || !slices.ContainsFunc(left, func(j int) bool { return votes[j][i] > votes[i][j] })
+		})
+		at = max(at, 0)
+		p.order = append(p.order, left[at])
+		left = slices.Delete(left, at, at+1)
+	}
+	p.reorder(p.order)
+}
+
+// sortAsDefined undoes sort.
+func (p *space) sortAsDefined() {
+	back := make([]int, len(p.order))
+	for k, d := range p.order {
+		back[d] = k
+	}
+	p.reorder(back)
+	slices.Sort(p.order)
+}
+
+// reorder puts at each place what is at the place that from says.
+func (p *space) reorder(from []int) {
+	extents := p.extents
+	p.extents = make([]int64, len(from))
+	for k, i := range from {
+		p.extents[k] = extents[i]
+	}
+	for n := range p.tensors {
+		along := p.tensors[n].along
+		p.tensors[n].along = make([][]piece, len(from))
+		for k, i := range from {
+			p.tensors[n].along[k] = along[i]
+		}
+	}
+}
+
+// size returns the number of points at the places from to before end.
+func (p *space) size(from, end int) int64 {
+	return core.NumElements(p.extents[from:end])
+}
+
+// breaks returns the places that do not go on in memory, for all tensors, from
+// the place before: where nests of two dimensions may be cut.
+func (p *space) breaks() []int {
+	var places []int
+	for k := 1; k < len(p.order); k++ {
+		if p.extents[k-1] > 1 && slices.ContainsFunc(p.tensors, func(t tensor) bool { return !t.isOpaque && !t.isLinear(k-1, k+1) }) {
+			places = append(places, k)
+		}
+	}
+	return places
+}

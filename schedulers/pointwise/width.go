@@ -1,0 +1,166 @@
+package pointwise
+
+// vectorBytes are those that one instruction moves, at most.
+const vectorBytes = 16
+
+// warpBytes is what lanes of a warp move together for each byte of a lane.
+const warpBytes = 32
+
+// requestBytes is what issuing one access of a thread costs, in bytes of memory
+// traffic for each element.
+const requestBytes = 0.15
+
+// divisionBytes is the same of a division by a size, which is a multiplication.
+const divisionBytes = 0.04
+
+// A reach is where the elements of a thread's step lie for one tensor.
+type reach struct {
+	run      int64 // consecutive elements of the space that are consecutive in memory
+	constant int64 // consecutive elements of the space that are one element
+	step     int64 // divides the strides of what is outside the run
+}
+
+// reach returns that of t in loops over the places from from on.
+func (p *space) reach(t *tensor, from int) reach {
+	r := reach{run: 1, constant: 1}
+	if t.isOpaque {
+		return r
+	}
+	inside := true
+	for k := len(t.along) - 1; k >= 0; k-- {
+		inside = inside && k >= from
+		for i := len(t.along[k]) - 1; i >= 0; i-- {
+			x := t.along[k][i]
+			switch {
+			case x.extent == 1:
+			case inside && x.stride == 0 && r.run == 1:
+				r.constant *= x.extent
+			case inside && r.constant == 1 && x.isDense && x.stride == r.run:
+				r.run *= x.extent
+			default:
+				inside = false
+				r.step = gcd(r.step, x.stride)
+			}
+		}
+	}
+	return r
+}
+
+// width returns how many elements of t an access may have, at most: a power of
+// two that divides the run, the address and all steps in memory, so that every
+// access is of consecutive elements and aligned.
+func (t *tensor) width(r reach) int64 {
+	w := int64(1)
+	for 2*w*t.bytes <= min(vectorBytes, t.aligned) && r.run%(2*w) == 0 && r.step%(2*w) == 0 {
+		w *= 2
+	}
+	return w
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// A pitch is how a nest moves the tensors of a space: in steps of elements, and
+// each in accesses of its own width.
+type pitch struct {
+	elements int64
+	widths   []int64 // by tensor: elements of an access
+	cost     float64 // bytes for each element of the space
+	fixed    float64 // share of the requests that does not depend on the left side of a break
+}
+
+// pitchOf returns the pitch of loops over the places from from on, what is left of
+// which is in loops around them, for steps of e elements. rows is how many of
+// those share what they have in common.
+func (p *space) pitchOf(from int, e, rows int64) pitch {
+	h := pitch{elements: e}
+	total, invariant := 0.0, 0.0
+	points := float64(max(p.size(0, len(p.extents)), 1))
+	for k := range p.tensors {
+		t := &p.tensors[k]
+		r := p.reach(t, from)
+		w := min(t.width(r), e)
+		h.widths = append(h.widths, w)
+		requests, divisions := float64(e/w), 0.0
+		switch {
+		case from > 0 && t.isConstant(from, len(t.along)):
+			requests = 1
+		case r.constant%e == 0:
+			requests = 1
+		}
+		if t.isOpaque || !t.isLinear(0, from) || !t.isLinear(from, len(t.along)) {
+			divisions = requests
+		}
+		if from > 0 && t.isConstant(0, from) {
+			requests, divisions = requests/float64(rows), divisions/float64(rows)
+			invariant += requests
+		}
+		total += requests
+		covered := w * t.bytes // bytes next to each other that a request covers
+		if w == e || !t.isOutput {
+			covered = warpBytes * e * t.bytes
+		}
+		share := float64(t.elements()) / points
+		h.cost += share*float64(t.bytes)/efficiency(covered, w == e) + (requestBytes*requests+divisionBytes*divisions)/float64(e)
+	}
+	if total > 0 {
+		h.fixed = invariant / total
+	}
+	return h
+}
+
+// isConstant reports whether t has one element for all points at the places from
+// to before end.
+func (t *tensor) isConstant(from, end int) bool {
+	for k := from; k < end; k++ {
+		if t.step(k) != 0 {
+			return false
+		}
+	}
+	return !t.isOpaque
+}
+
+// isLinear reports whether t goes along the places from to before end in equal
+// steps, so that their merged index need not be taken apart.
+func (t *tensor) isLinear(from, end int) bool {
+	step := int64(-1)
+	for k := end - 1; k >= from; k-- {
+		for i := len(t.along[k]) - 1; i >= 0; i-- {
+			x := t.along[k][i]
+			switch {
+			case x.extent == 1:
+				continue
+			case step >= 0 && x.stride != step:
+				return false
+			}
+			step = x.stride * x.extent
+		}
+	}
+	return true
+}
+
+// efficiency is what part of the memory's speed is left where a request covers
+// pieces of so many bytes.
+func efficiency(bytes int64, isWhole bool) float64 {
+	g := 1.0
+	switch {
+	case bytes < 16:
+		g = 0.08
+	case bytes < 32:
+		g = 0.19
+	case bytes < 64:
+		g = 0.72
+	case bytes < 128:
+		g = 0.90
+	case bytes < 256:
+		g = 0.99
+	}
+	if !isWhole { // the rest of a line comes from the first cache
+		g *= 0.99
+	}
+	return g
+}
