@@ -1,6 +1,7 @@
 /* A libcuda for tests. It writes down what it is asked for, as lines of the file
  * CUDADRV_RECORD; the call that the file CUDADRV_RECORD.fail names fails with the
- * code in it. There are two devices, and their contexts are 0x1000 and 0x1001. */
+ * code in it. There are two devices, and their contexts are 0x1000 and 0x1001. They
+ * have nonsense for properties, or with CUDADRV_HOPPER those of an H100. */
 #include <cuda.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,7 +44,27 @@ CUresult cuDeviceGet(CUdevice *d, int ordinal) {
 }
 CUresult cuDeviceGetName(char *name, int size, CUdevice d) { return snprintf(name, (size_t)size, "Device %d", d), 0; }
 CUresult cuDeviceTotalMem(size_t *bytes, CUdevice d) { return *bytes = (size_t)80 << 30, (void)d, 0; }
-CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute a, CUdevice d) { return *value = 1000 + (int)a, (void)d, 0; }
+static int hopper(CUdevice_attribute a) {
+  switch ((int)a) {
+  case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return 9;
+  case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return 132;
+  case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: return 50 << 20;
+  case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: return 48 << 10;
+  case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: return 227 << 10;
+  case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: return 228 << 10;
+  case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK: return 1 << 10;
+  case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR: return 1 << 16;
+  case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: return 1024;
+  case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: return 2048;
+  case CU_DEVICE_ATTRIBUTE_WARP_SIZE: return 32;
+  case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: return 2619000;
+  case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: return 5120;
+  }
+  return 0;
+}
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute a, CUdevice d) {
+  return *value = getenv("CUDADRV_HOPPER") ? hopper(a) : 1000 + (int)a, (void)d, 0;
+}
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {
   return *c = (CUcontext)(0x1000ull + (unsigned)d), note("cuDevicePrimaryCtxRetain", "(%d)", d);
 }
@@ -59,7 +80,7 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
   return 0;
 }
 CUresult cuModuleLoadData(CUmodule *m, const void *image) {
-  return *m = (CUmodule)0x2000, note("cuModuleLoadData", "(%s)", (const char *)image);
+  return *m = (CUmodule)0x2000, note("cuModuleLoadData", "(%s)", *(const char *)image == 0x7f ? "ELF" : (const char *)image);
 }
 CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
   return *f = (CUfunction)0x3000, note("cuModuleGetFunction", "(%p, %s)", (void *)m, name);
@@ -71,7 +92,9 @@ CUresult cuModuleUnload(CUmodule m) { return note("cuModuleUnload", "(%p)", (voi
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int value) {
   return note("cuFuncSetAttribute", "(%p, %d, %d)", (void *)f, a, value);
 }
-CUresult cuFuncGetAttribute(int *value, CUfunction_attribute a, CUfunction f) { return *value = 100 + (int)a, (void)f, 0; }
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute a, CUfunction f) {
+  return *value = getenv("CUDADRV_HOPPER") ? a == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 32 : 100 + (int)a, (void)f, 0;
+}
 CUresult cuGetErrorName(CUresult code, const char **name) { return *name = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : NULL, code == 2 ? 0 : 1; }
 CUresult cuGetErrorString(CUresult code, const char **name) { return *name = code == 2 ? "out of memory" : NULL, code == 2 ? 0 : 1; }
 

@@ -1,0 +1,252 @@
+/* A fusion on a CUDA device through nvfuser_go.h, with the libcuda of
+ * cudadrv/real/testdata in the place of the machine's, which writes down what it
+ * is asked for: prepare, launch, what arrives there, errors, plans that are
+ * evicted while they run. NVRTC is the real one. */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvfuser_go.h"
+
+static _Atomic int failures;
+
+static void expect(int condition, const char *what, int line) {
+  if (condition) return;
+  fprintf(stderr, "launch.c:%d: failed: %s\n", line, what);
+  failures++;
+}
+
+#define EXPECT(condition) expect((condition) != 0, #condition, __LINE__)
+
+#define REFUSED(call, wanted, words)                                                                                          \
+  do {                                                                                                                        \
+    nvf_error error = {0};                                                                                                    \
+    expect((call) == (wanted) && error.text && strstr(error.text, words), #call, __LINE__);                                   \
+    if (failures) fprintf(stderr, "  %s\n", error.text ? error.text : "no error");                                            \
+    nvf_error_clear(&error);                                                                                                  \
+  } while (0)
+
+#define SUCCEEDS(call)                                                                                                        \
+  do {                                                                                                                        \
+    nvf_error error = {0};                                                                                                    \
+    int status = (call);                                                                                                      \
+    if (status != NVF_OK) fprintf(stderr, "launch.c:%d: %s\n", __LINE__, error.text ? error.text : "no text");                \
+    failures += status != NVF_OK;                                                                                             \
+    nvf_error_clear(&error);                                                                                                  \
+  } while (0)
+
+/* ---- The recording ---- */
+
+/* What the fake libcuda was asked for since the last call of this. */
+static const char *recorded(void) {
+  static char text[1 << 16];
+  FILE *f = fopen(getenv("CUDADRV_RECORD"), "r");
+  size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+  text[n] = 0;
+  if (f) fclose(f);
+  f = fopen(getenv("CUDADRV_RECORD"), "w");
+  if (f) fclose(f);
+  return text;
+}
+
+/* Lets a call of the driver fail with a code; NULL: none. */
+static void fail(const char *call, int code) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s.fail", getenv("CUDADRV_RECORD"));
+  FILE *f = fopen(path, "w");
+  if (!f) abort();
+  fprintf(f, "%s %d\n", call ? call : "none", code);
+  fclose(f);
+}
+
+/* Whether the address is among the bytes of the parameters that were launched. */
+static int passes(const char *text, uintptr_t address) {
+  char bytes[3 * 8 + 1] = "";
+  for (int i = 0; i < 8; i++) snprintf(bytes + 3 * i, 4, " %02x", (unsigned)(address >> 8 * i & 255));
+  const char *launched = strstr(text, "cuLaunchKernelEx(");
+  return launched && strstr(launched, bytes);
+}
+
+/* ---- The fusion ---- */
+
+static const char text[] =
+    "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n"
+    "$1 = scalar f64\n"
+    "%2 = mul %0, $1\n"
+    "output %2\n";
+
+static nvf_executor executor_of(const char *source) {
+  nvf_fusion fusion = 0;
+  nvf_executor executor = 0;
+  SUCCEEDS(nvf_fusion_parse(source, (int64_t)strlen(source), &fusion, &error));
+  SUCCEEDS(nvf_executor_create(fusion, &executor, &error));
+  nvf_fusion_destroy(fusion);
+  return executor;
+}
+
+static nvf_executor executor_of_relu(void) {
+  return executor_of("%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n%1 = relu %0\noutput %1\n");
+}
+
+typedef struct {
+  int64_t sizes[2], strides[2];
+  nvf_input input;
+} Matrix;
+
+static void matrix(Matrix *m, int64_t rows, int64_t columns, uintptr_t address) {
+  *m = (Matrix){.sizes = {rows, columns}, .strides = {columns, 1}};
+  m->input = (nvf_input){.kind = NVF_KIND_TENSOR,
+                         .dtype = NVF_FLOAT,
+                         .device_type = NVF_CUDA,
+                         .rank = 2,
+                         .sizes = m->sizes,
+                         .strides = m->strides,
+                         .data = (void *)address};
+}
+
+static void test_launch(void) {
+  nvf_executor executor = executor_of_relu();
+  nvf_plan plan = 0;
+  const nvf_plan_description *d = NULL;
+  Matrix x;
+  matrix(&x, 64, 48, 0x700000010000);
+  SUCCEEDS(nvf_prepare(executor, &x.input, 1, NVF_ANY_DEVICE, &plan, &d, &error));
+  if (!d) return;
+  EXPECT(d->device_type == NVF_CUDA && d->device_index == 0 && d->num_outputs == 1 && !d->needs_seed && !d->num_workspaces);
+  EXPECT(d->outputs[0].device_type == NVF_CUDA && d->outputs[0].num_bytes == 64 * 48 * 4 && d->outputs[0].sizes[1] == 48);
+  EXPECT(strstr(recorded(), "cuModuleLoadData"));
+  void *output = (void *)0x700000020000, *stream = (void *)0x51;
+  x.input.data = (void *)0x700000030000; /* elsewhere, aligned the same */
+  SUCCEEDS(nvf_launch(plan, &x.input, 1, &output, 1, NULL, 0, 0, 0, stream, &error));
+  const char *launched = recorded();
+  EXPECT(passes(launched, 0x700000030000) && passes(launched, (uintptr_t)output));
+  EXPECT(strstr(launched, "stream 0x51") && strstr(launched, "cuCtxSetCurrent(0x1000)"));
+  SUCCEEDS(nvf_launch(plan, &x.input, 1, &output, 1, NULL, 0, 0, 0, NULL, &error));
+  EXPECT(!strstr(recorded(), "cuCtxSetCurrent")); /* it is current now */
+
+  nvf_plan again = 0;
+  SUCCEEDS(nvf_prepare(executor, &x.input, 1, NVF_ANY_DEVICE, &again, &d, &error));
+  EXPECT(again != plan && !strstr(recorded(), "cuModule"));
+  nvf_plan_release(again);
+  REFUSED(nvf_launch(again, &x.input, 1, &output, 1, NULL, 0, 0, 0, NULL, &error), NVF_FAILED, "not the handle of a plan");
+
+  REFUSED(nvf_run(plan, &x.input, 1, &output, 1, 0, &error), NVF_INVALID_ARGUMENT, "the plan is for cuda:0");
+  REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, &output, 1, 0, 0, NULL, &error), NVF_INVALID_ARGUMENT, "0 workspaces");
+  void *nothing = NULL;
+  REFUSED(nvf_launch(plan, &x.input, 1, &nothing, 1, NULL, 0, 0, 0, NULL, &error), NVF_INVALID_ARGUMENT, "output 0 has no memory");
+  x.input.data = (void *)0x700000030004;
+  REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, NULL, 0, 0, 0, NULL, &error), NVF_INVALID_ARGUMENT, "aligned");
+  x.input.data = (void *)0x700000030000;
+  x.input.device_index = 1;
+  REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, NULL, 0, 0, 0, NULL, &error), NVF_INVALID_ARGUMENT, "prepared for");
+  x.input.device_index = 0;
+  EXPECT(!strstr(recorded(), "cuLaunchKernelEx"));
+
+  fail("cuLaunchKernelEx", 2);
+  REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, NULL, 0, 0, 0, NULL, &error), NVF_FAILED, "out of memory");
+  REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, NULL, 0, 0, 0, NULL, &error), NVF_FAILED, "threads and 0 bytes of dynamic shared memory");
+  fail(NULL, 0);
+  recorded();
+  nvf_executor_destroy(executor); /* the plan lives on */
+  SUCCEEDS(nvf_launch(plan, &x.input, 1, &output, 1, NULL, 0, 0, 0, NULL, &error));
+  EXPECT(strstr(recorded(), "cuLaunchKernelEx"));
+  nvf_plan_release(plan);
+}
+
+/* A second device has its own context, and the caller's stays. */
+static void test_devices(void) {
+  nvf_executor executor = executor_of_relu();
+  nvf_plan plan = 0;
+  const nvf_plan_description *d = NULL;
+  Matrix x;
+  matrix(&x, 4, 4, 0x700000010000);
+  x.input.device_index = 1;
+  SUCCEEDS(nvf_prepare(executor, &x.input, 1, NVF_ANY_DEVICE, &plan, &d, &error));
+  EXPECT(d && d->device_index == 1 && d->outputs[0].device_index == 1);
+  recorded();
+  void *output = (void *)0x700000020000;
+  SUCCEEDS(nvf_launch(plan, &x.input, 1, &output, 1, NULL, 0, 0, 0, NULL, &error));
+  const char *launched = recorded();
+  EXPECT(strstr(launched, "cuCtxPushCurrent(0x1001)") && strstr(launched, "cuCtxPopCurrent"));
+  nvf_plan_release(plan);
+  x.input.device_index = 2;
+  REFUSED(nvf_prepare(executor, &x.input, 1, NVF_ANY_DEVICE, &plan, &d, &error), NVF_INVALID_ARGUMENT, "cuda:2");
+  nvf_executor_destroy(executor);
+}
+
+/* A scalar that no size depends on is a word of the call, not of the plan. */
+static void test_scalars(void) {
+  nvf_executor executor = executor_of(text);
+  Matrix x;
+  matrix(&x, 8, 8, 0x700000010000);
+  nvf_input inputs[2] = {x.input, {.kind = NVF_KIND_FLOAT}};
+  for (int i = 0; i < 3; i++) {
+    nvf_plan plan = 0;
+    const nvf_plan_description *d = NULL;
+    inputs[1].real = 0.5 + i;
+    SUCCEEDS(nvf_prepare(executor, inputs, 2, NVF_ANY_DEVICE, &plan, &d, &error));
+    EXPECT((strstr(recorded(), "cuModuleLoadData") != NULL) == (i == 0));
+    void *output = (void *)0x700000020000;
+    SUCCEEDS(nvf_launch(plan, inputs, 2, &output, 1, NULL, 0, 0, 0, NULL, &error));
+    double as_double = inputs[1].real;
+    float as_float = (float)as_double;
+    uint64_t wide = 0, narrow = 0;
+    memcpy(&wide, &as_double, 8);
+    memcpy(&narrow, &as_float, 4);
+    const char *launched = recorded();
+    char bytes[16];
+    snprintf(bytes, sizeof bytes, " %02x %02x %02x %02x", (unsigned)(narrow & 255), (unsigned)(narrow >> 8 & 255), (unsigned)(narrow >> 16 & 255),
+             (unsigned)(narrow >> 24 & 255));
+    EXPECT(passes(launched, wide) || strstr(launched, bytes));
+    nvf_plan_release(plan);
+  }
+  nvf_executor_destroy(executor);
+}
+
+/* More shapes than an executor keeps, on several threads: plans are evicted while
+ * others launch them. */
+static nvf_executor shared;
+
+static void *cycle(void *argument) {
+  for (int64_t i = 0; i < 400; i++) {
+    nvf_plan plan = 0;
+    const nvf_plan_description *d = NULL;
+    Matrix x;
+    matrix(&x, 1 + (i + *(const int64_t *)argument) % 300, 8, 0x700000010000);
+    void *output = (void *)0x700000020000;
+    SUCCEEDS(nvf_prepare(shared, &x.input, 1, NVF_ANY_DEVICE, &plan, &d, &error));
+    EXPECT(d && d->outputs[0].sizes[0] == x.sizes[0] && d->outputs[0].num_bytes == x.sizes[0] * 32);
+    SUCCEEDS(nvf_launch(plan, &x.input, 1, &output, 1, NULL, 0, 0, 0, NULL, &error));
+    nvf_plan_release(plan);
+  }
+  return NULL;
+}
+
+static void test_threads(void) {
+  enum { THREADS = 4 };
+  pthread_t threads[THREADS];
+  int64_t offsets[THREADS];
+  shared = executor_of_relu();
+  for (int i = 0; i < THREADS; i++) {
+    offsets[i] = 75 * i;
+    if (pthread_create(&threads[i], NULL, cycle, &offsets[i])) abort();
+  }
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  nvf_executor_destroy(shared);
+}
+
+int main(void) {
+  if (!getenv("CUDADRV_RECORD")) {
+    fprintf(stderr, "launch.c: run by make test-c, which sets the driver\n");
+    return 1;
+  }
+  fail(NULL, 0);
+  test_launch();
+  test_devices();
+  test_scalars();
+  test_threads();
+  printf(failures ? "launch: %d failures\n" : "launch: ok\n", (int)failures);
+  return failures != 0;
+}
