@@ -218,6 +218,24 @@ func (op *OpInfo) infer(f *Fusion, args []Arg) (Inference, error) {
 	return inf, err
 }
 
+// WithHostTensors returns f, which is frozen, with those input tensors without
+// dimensions passed by value that onHost tells, by position. Ids keep their meaning.
+func (f *Fusion) WithHostTensors(onHost func(i int) bool) *Fusion {
+	g := f
+	for i, v := range f.inputs {
+		x := &f.vals[v]
+		if !x.Tensor || len(x.Domain.Logical) > 0 || x.Domain.CPU == onHost(i) {
+			continue
+		}
+		if g == f {
+			g = f.Clone()
+			g.frozen = true
+		}
+		g.vals[v].Domain.CPU = onHost(i)
+	}
+	return g
+}
+
 // WithOutputs returns a frozen copy of f that has other outputs. Ids keep their
 // meaning, and random operations their streams.
 func (f *Fusion) WithOutputs(outputs []Output) *Fusion {

@@ -133,6 +133,18 @@ func (f *Fusion) Clone() *Fusion {
 	return &g
 }
 
+// NumRandom returns how many random operations the outputs of f, which is frozen,
+// need: Expr.Stream counts them.
+func (f *Fusion) NumRandom() int {
+	n := 0
+	for _, id := range f.Order() {
+		if e := &f.exprs[id]; e.Op.Class == Random {
+			n = max(n, e.Stream+1)
+		}
+	}
+	return n
+}
+
 // Freeze ends building. It is idempotent. Random ops are numbered in the order
 // of the text form, so that fusions of equal text draw equal numbers.
 func (f *Fusion) Freeze() {

@@ -81,32 +81,59 @@ func TestAliases(t *testing.T) {
 	}
 }
 
+// overlapping are the places of two inputs in one memory: of the written one, of
+// the other.
+var overlapping = [][2]int{{0, 0}, {0, 1}, {1, 0}, {50, 0}, {0, 2000}}
+
 // TestAliasesOfSharedMemory gives one memory to two inputs, one of which is
 // written.
 func TestAliasesOfSharedMemory(t *testing.T) {
-	for _, at := range [][2]int{{0, 0}, {0, 1}, {1, 0}, {50, 0}} { // of the written one, of the other
-		p := &program{t, core.NewFusion()}
-		x, y := p.tensor(-1), p.tensor(-1)
-		p.alias(p.call("add", x, y), x)
-		p.output(p.call("mul", y, 2.0))
-		p.f.Freeze()
-		memory := make([]float32, 20000)
-		for i := range memory {
-			memory[i] = float32(i % 1000)
-		}
-		n := int64(len(memory) - 50)
-		old := append([]float32(nil), memory...)
-		in := func(at int) executor.Input {
-			return executor.Input{Tensor: true, DType: dtype.Float, Data: unsafe.Pointer(&memory[at]), Sizes: []int64{n}, Strides: []int64{1}}
-		}
-		inputs := []executor.Input{in(at[0]), in(at[1])}
-		plan, err := executorOf(t, p.f).Plan(inputs)
-		require.NoError(t, err)
-		out := make([]float32, n)
-		requireNoError(t, plan.Run(inputs, []unsafe.Pointer{nil, unsafe.Pointer(&out[0])}, random, nil))
-		for i := range out {
-			require.Equal(t, old[i+at[0]]+old[i+at[1]], memory[i+at[0]], "at %v, element %d", at, i)
-			require.Equal(t, 2*old[i+at[1]], out[i], "at %v, element %d", at, i)
-		}
+	for _, at := range overlapping {
+		checkShared(t, at, 19000, executor.Device{}, func(f *core.Fusion, inputs []executor.Input, out unsafe.Pointer) {
+			plan, err := executorOf(t, f).Plan(inputs)
+			require.NoError(t, err)
+			requireNoError(t, plan.Run(inputs, []unsafe.Pointer{nil, out}, random, nil))
+		})
+	}
+}
+
+// TestDeviceAliasesOfSharedMemory does the same on a device, by one executor: the
+// plan for inputs apart must not serve others.
+func TestDeviceAliasesOfSharedMemory(t *testing.T) {
+	var e *executor.Executor
+	s := newStage(t)
+	for _, at := range append([][2]int{{0, 600}, {600, 0}}, overlapping...) {
+		checkShared(t, at, 500, executor.Device{Type: executor.CUDA}, func(f *core.Fusion, inputs []executor.Input, out unsafe.Pointer) {
+			if e == nil {
+				e = s.executor(f)
+			}
+			plan, err := e.Plan(inputs)
+			requireNoError(t, err)
+			require.NoError(t, s.run(plan, inputs, []unsafe.Pointer{nil, out}, random))
+		})
+	}
+}
+
+// checkShared checks run on inputs of n elements that begin at the given places in
+// one memory.
+func checkShared(t *testing.T, at [2]int, n int64, device executor.Device, run func(f *core.Fusion, inputs []executor.Input, out unsafe.Pointer)) {
+	p := &program{t, core.NewFusion()}
+	x, y := p.tensor(-1), p.tensor(-1)
+	p.alias(p.call("add", x, y), x)
+	p.output(p.call("mul", y, 2.0))
+	p.f.Freeze()
+	memory := make([]float32, n+int64(max(at[0], at[1])))
+	for i := range memory {
+		memory[i] = float32(i % 1000)
+	}
+	old := append([]float32(nil), memory...)
+	in := func(at int) executor.Input {
+		return executor.Input{Tensor: true, DType: dtype.Float, Device: device, Data: unsafe.Pointer(&memory[at]), Sizes: []int64{n}, Strides: []int64{1}}
+	}
+	out := make([]float32, n)
+	run(p.f, []executor.Input{in(at[0]), in(at[1])}, unsafe.Pointer(&out[0]))
+	for i := range out {
+		require.Equal(t, old[i+at[0]]+old[i+at[1]], memory[i+at[0]], "at %v, element %d", at, i)
+		require.Equal(t, 2*old[i+at[1]], out[i], "at %v, element %d", at, i)
 	}
 }

@@ -19,7 +19,8 @@ type DeviceProgram struct {
 	Scalars    int    // 64-bit words that Evaluate fills; 0: calls differ in addresses alone
 	Draws      uint64 // by which a run moves the offset of the random generator: a multiple of 4
 
-	words hostWords
+	words   hostWords
+	kernels []*compiled // by launch
 }
 
 // A Workspace is memory of the device that belongs to one run.
@@ -31,15 +32,4 @@ type Workspace struct {
 // Counts returns how many values a call brings.
 func (p *Plan) Counts() cudadrv.ValueCounts {
 	return cudadrv.ValueCounts{Inputs: len(p.inputs), Outputs: len(p.Outputs), Workspaces: len(p.Device.Workspaces), Scalars: p.Device.Scalars}
-}
-
-// Evaluate fills the words of scalars that a call with inputs, of the kind that
-// the plan was made for, brings. It is safe for any number of goroutines.
-//
-// Errors: InvalidArgument if a scalar has no value, such as a division by zero.
-func (p *Plan) Evaluate(inputs []Input, words []uint64) error {
-	if p.Device.Scalars == 0 {
-		return nil
-	}
-	return p.e.guard(inputs, func() error { return p.Device.words.evaluate(inputs, words) })
 }

@@ -28,6 +28,11 @@
 //	Fusion -> tasks -> Scheduled -> kernel -> CUDA -> cubin -> Function -> LaunchBlock
 //	a call: lookup -> the caller allocates outputs and workspaces -> Evaluate -> launches on the caller's stream
 //
+// Launches that copy stand before the kernel, for inputs that are outputs, and
+// after it, for what a kernel cannot write in place: it goes to a workspace first.
+// All aliased outputs do where an input that receives one shares memory with
+// another input; a plan for such inputs is another one, by its key.
+//
 // [Plan.Inspection] shows what becomes of a fusion for the inputs of a plan: a
 // table of stages ([Stages]), from its definition to the arguments of its
 // kernel, which is made for this also where the plan does not run it.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -22,9 +23,10 @@ const maxPlans = 256
 type Executor struct {
 	machine *machine
 
-	f    *core.Fusion
-	text string
-	key  []bool // by input: a scalar whose value a plan depends on
+	f       *core.Fusion
+	text    string
+	key     []bool // by input: a scalar whose value a plan depends on
+	written []int  // inputs that receive outputs
 
 	byHand  *schedule.Scheduled // how it is computed; nil: as a scheduler says
 	demands Launch              // on launches of byHand
@@ -42,7 +44,13 @@ type entry struct {
 }
 
 func newExecutor(f *core.Fusion, text string, m *machine) *Executor {
-	return &Executor{machine: m, f: f, text: text, key: structuralScalars(f), plans: map[string]*entry{}, demands: AnyLaunch}
+	e := &Executor{machine: m, f: f, text: text, key: structuralScalars(f), plans: map[string]*entry{}, demands: AnyLaunch}
+	for _, o := range f.Outputs() {
+		if o.Alias != core.NoVal {
+			e.written = append(e.written, slices.Index(f.Inputs(), o.Alias))
+		}
+	}
+	return e
 }
 
 // Fusion returns the definition.
@@ -162,6 +170,9 @@ func (e *Executor) AppendKey(key []byte, inputs []Input, o Options) []byte {
 			key = append(key, byte(min(bits.TrailingZeros64(uint64(uintptr(inputs[i].Data))), 4)))
 		}
 	}
+	if e.overlaps(inputs) { // which a plan of the CPU sees when it runs
+		key = append(key, 'O')
+	}
 	if o.Device != nil {
 		key = binary.AppendVarint(append(key, 'D', byte(o.Device.Type)), int64(o.Device.Index))
 	}
@@ -169,6 +180,20 @@ func (e *Executor) AppendKey(key []byte, inputs []Input, o Options) []byte {
 		key = binary.AppendVarint(append(key, 'S'), int64(o.Candidate))
 	}
 	return key
+}
+
+// overlaps reports whether an input on a CUDA device receives an output and shares
+// memory with another one. It is false of inputs that the definition does not take.
+func (e *Executor) overlaps(inputs []Input) bool {
+	if len(e.written) == 0 || len(inputs) != len(e.f.Inputs()) {
+		return false
+	}
+	for i := range inputs {
+		if len(inputs[i].Sizes) != len(inputs[i].Strides) {
+			return false
+		}
+	}
+	return inputs[e.written[0]].Device.Type == CUDA && sharesMemory(e.written, inputs, -1)
 }
 
 // appendKey is AppendKey without options.

@@ -52,7 +52,7 @@ func (p *Plan) Inspection() *Inspection {
 			if err != nil {
 				return err
 			}
-			t, err := newTask(p.e.f, p.inputs, b, outputs)
+			t, err := newTask(p.e.f, p.inputs, b, outputs, Device{})
 			switch {
 			case err != nil:
 				return err

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -22,50 +23,168 @@ func (e *Executor) planOnDevice(b *core.Binding, inputs []Input, o Options, devi
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Outputs: outputs, Device: &DeviceProgram{Device: device}, Work: math.MaxInt64, e: e, inputs: described(inputs)}
-	for k, o := range e.f.Outputs() {
-		if e.f.Val(o.Val).Input || slices.ContainsFunc(e.f.Outputs()[:k], func(before core.Output) bool { return before.Val == o.Val }) && outputs[k].SameAs < 0 {
-			return nil, &core.Unsupported{What: "execute(): outputs that are copied are not computed on a CUDA device yet"}
-		}
+	if err := checkWritten(e.f, inputs, outputs); err != nil {
+		return nil, err
 	}
-	t, err := newTask(e.f, inputs, b, outputs)
+	p := &Plan{Outputs: outputs, Device: &DeviceProgram{Device: device}, Work: math.MaxInt64, e: e, inputs: described(inputs)}
+	l := &launcher{p: p, properties: properties, aligned: alignments(inputs), values: make([]*located, len(outputs))}
+	kernels, err := l.compiled(b, inputs, o)
 	if err != nil {
 		return nil, err
 	}
-	var c *compiled
-	if t != nil {
-		t.device = target(properties)
-		if c, err = t.compile(outputs, o.Candidate); err != nil {
-			return nil, err
-		}
-		l := launcher{p: p, properties: properties}
-		if err := l.add(c, inputs); err != nil {
-			return nil, err
-		}
+	if err := l.program(kernels); err != nil {
+		return nil, err
 	}
-	p.Device.Scalars = len(p.Device.words.list)
-	p.once.Do(func() {
-		if p.kernel = c; c == nil {
-			p.failed = noKernel()
-		}
-	})
+	l.finish(kernels)
 	return p, nil
 }
 
-// A launcher adds launches to the program of a plan.
+// finish makes known what the launches need.
+func (l *launcher) finish(kernels []*compiled) {
+	p := l.p
+	p.Device.words.compile(p.inputs)
+	p.Device.Scalars = len(p.Device.words.list)
+	for i := range p.Device.Launches {
+		for _, patch := range p.Device.Launches[i].Patches {
+			p.NeedsRandom = p.NeedsRandom || patch.Value == cudadrv.RandomSeed
+		}
+	}
+	if p.NeedsRandom {
+		p.Device.Draws = 4 * uint64(p.e.f.NumRandom())
+	}
+	p.once.Do(func() {
+		if len(kernels) == 0 {
+			p.failed = noKernel()
+		} else {
+			p.kernel = kernels[0]
+		}
+	})
+}
+
+// checkWritten refuses outputs that are written to memory of the host.
+func checkWritten(f *core.Fusion, inputs []Input, outputs []OutputDescription) error {
+	for _, o := range outputs {
+		if o.Alias >= 0 && inputs[o.Alias].Device.Type == CPU {
+			return core.InvalidArgumentf("execute(): input %d (%s) receives an output and is on cpu, but the run is not", o.Alias, f.Name(f.Inputs()[o.Alias]))
+		}
+	}
+	return nil
+}
+
+// A launcher makes the program of a plan.
 type launcher struct {
 	p          *Plan
 	properties cudadrv.Properties
+	aligned    []int      // addresses of inputs, in bytes
+	values     []*located // by output, where its elements are after the kernel; nil: where they belong
 }
 
-// A memory is where a tensor lies: a value that a call brings.
-type memory struct {
-	kind  cudadrv.ValueKind
-	index int
+// compiled returns the kernels that the plan needs: one, if that can be, else one
+// for each part of the fusion.
+func (l *launcher) compiled(b *core.Binding, inputs []Input, o Options) ([]*compiled, error) {
+	outputs := l.p.Outputs
+	t, err := newTask(l.p.e.f, inputs, b, outputs, Device{CUDA, l.p.Device.Device})
+	if t == nil || err != nil {
+		return nil, err
+	}
+	t.device = target(l.properties)
+	if sharesMemory(l.p.e.written, inputs, -1) {
+		t = t.withoutAliases()
+	}
+	c, err := t.compile(outputs, o.Candidate)
+	if errors.As(err, new(*core.Unsupported)) {
+		if parts := t.parts(); len(parts) > 1 {
+			return compileAll(parts, outputs, o.Candidate)
+		}
+	}
+	return []*compiled{c}, err
 }
 
-// add adds the launch of a kernel.
-func (l *launcher) add(c *compiled, inputs []Input) error {
+func compileAll(tasks []*task, outputs []OutputDescription, candidate int) ([]*compiled, error) {
+	var all []*compiled
+	for _, t := range tasks {
+		c, err := t.compile(outputs, candidate)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// program adds the launches of the plan: copies of what the kernels may write to,
+// the kernels, and copies to memory that they do not write to themselves.
+func (l *launcher) program(kernels []*compiled) error {
+	if err := l.copyInputs(); err != nil {
+		return err
+	}
+	for _, c := range kernels {
+		l.place(c)
+		in := func(i int) memory { return memory{cudadrv.InputPointer, i} }
+		out := func(k int) memory { return l.values[c.task.outputs[k]].memory }
+		if err := l.add(c, l.p.inputs, in, out); err != nil {
+			return err
+		}
+	}
+	first := map[core.ValID]int{}
+	for k, o := range l.p.e.f.Outputs() {
+		if earlier, ok := first[o.Val]; ok && l.p.Outputs[k].SameAs < 0 && l.values[earlier] != nil {
+			l.values[k] = l.values[earlier]
+		} else if !ok {
+			first[o.Val] = k
+		}
+	}
+	for k, from := range l.values {
+		if to := l.output(k); from != nil && from.memory != to.memory {
+			if err := l.copy(from, to); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// copyInputs copies the inputs that are outputs: to where they belong, or to a
+// workspace if that is the memory of another input.
+func (l *launcher) copyInputs() error {
+	f := l.p.e.f
+	for k, o := range f.Outputs() {
+		i, d := slices.Index(f.Inputs(), o.Val), &l.p.Outputs[k]
+		if i < 0 || i == d.Alias || d.SameAs >= 0 || core.NumElements(d.Sizes) == 0 {
+			continue
+		}
+		to := l.output(k)
+		if d.Alias >= 0 {
+			to = l.workspaceFor(d, compact(d))
+			l.values[k] = to
+		}
+		if err := l.copy(l.input(i), to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place sets where the kernel writes the outputs of its task: where they belong,
+// or to a workspace if that is the memory of an input which it does not know of,
+// or has elements where it knows of repetitions.
+func (l *launcher) place(c *compiled) {
+	for k, o := range c.s.Fusion().Outputs() {
+		at := c.task.outputs[k]
+		d := &l.p.Outputs[at]
+		written := denseStrides(c.s.Fusion(), o.Val, d.Sizes, d.order())
+		switch {
+		case o.Alias != core.NoVal || d.Alias < 0 && slices.Equal(d.Strides, written):
+			l.values[at] = l.output(at)
+		default:
+			l.values[at] = l.workspaceFor(d, written)
+		}
+	}
+}
+
+// add adds the launch of a kernel for inputs of its fusion; input i of that is at
+// in(i), and what is output k alone at out(k).
+func (l *launcher) add(c *compiled, inputs []Input, in, out func(int) memory) error {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	h, err := c.host(&Call{Inputs: inputs})
@@ -76,7 +195,7 @@ func (l *launcher) add(c *compiled, inputs []Input) error {
 	if err := l.size(h, &block); err != nil {
 		return err
 	}
-	if err := l.arguments(h, &block); err != nil {
+	if err := l.arguments(h, &block, in, out); err != nil {
 		return err
 	}
 	if block.Function, err = l.function(c.kernel, &block); err != nil {
@@ -86,7 +205,7 @@ func (l *launcher) add(c *compiled, inputs []Input) error {
 		return &Bug{What: fmt.Sprintf("%v\nin\n%v", err, c.kernel)}
 	}
 	d := l.p.Device
-	d.Launches = append(d.Launches, block)
+	d.Launches, d.kernels = append(d.Launches, block), append(d.kernels, c)
 	return nil
 }
 
@@ -127,7 +246,7 @@ func (l *launcher) function(k *kir.Kernel, block *cudadrv.LaunchBlock) (cudadrv.
 // it, and a patch is for each part that calls differ in.
 //
 // Errors: Unsupported if it is too large.
-func (l *launcher) arguments(h *host, block *cudadrv.LaunchBlock) error {
+func (l *launcher) arguments(h *host, block *cudadrv.LaunchBlock, in, out func(int) memory) error {
 	layout := cuda.Layout(h.kernel)
 	if layout.Size > cudadrv.MaxArguments {
 		return tooLarge(fmt.Sprintf("the kernel has %d bytes of parameters, and a launch takes %d", layout.Size, cudadrv.MaxArguments))
@@ -136,22 +255,21 @@ func (l *launcher) arguments(h *host, block *cudadrv.LaunchBlock) error {
 	for i := range h.kernel.Arguments {
 		a, field := &h.kernel.Arguments[i], layout.Fields[i]
 		patch := cudadrv.Patch{Offset: field.Offset, Size: field.Size}
-		switch a.Kind {
-		case kir.Pointer:
-			m, err := l.memory(h, a)
+		switch {
+		case a.Kind == kir.Pointer:
+			m, err := l.memory(h, a, in, out)
 			if err != nil {
 				return err
 			}
 			patch.Value, patch.Index = m.kind, m.index
-		case kir.RandomSeed:
+		case a.Kind == kir.RandomSeed:
 			patch.Value = cudadrv.RandomSeed
-		case kir.RandomOffset:
+		case a.Kind == kir.RandomOffset:
 			patch.Value = cudadrv.RandomOffset
+		case a.Kind == kir.ValueScalar && l.differs(h.compiled, a.Host):
+			block.Patches = append(block.Patches, l.words(h, a, field, in)...)
+			continue
 		default:
-			if l.differs(h.compiled, a) {
-				block.Patches = append(block.Patches, l.words(h.compiled, a, field)...)
-				continue
-			}
 			v, err := h.number(*a)
 			if err != nil {
 				return err
@@ -165,66 +283,52 @@ func (l *launcher) arguments(h *host, block *cudadrv.LaunchBlock) error {
 	return nil
 }
 
-// differs reports whether a number differs between calls with inputs of one kind.
-func (l *launcher) differs(c *compiled, a *kir.Argument) bool {
-	if a.Kind != kir.ValueScalar {
-		return false
+// differs reports whether a number differs between calls with inputs of one kind:
+// it is in memory of the host, or depends on an input that the kind does not tell.
+func (l *launcher) differs(c *compiled, v kir.HostValue) bool {
+	if v.Tensor != core.NoVal {
+		return true
 	}
-	return a.Host.Tensor != core.NoVal || dependsOn(c.s.Fusion(), a.Host.Scalar, func(i int) bool { return !l.p.e.key[i] })
+	f, differs := c.s.Fusion(), false
+	f.Scalars().Symbols(v.Scalar, func(s scalar.ID) {
+		tag := f.Scalars().Tag(s)
+		differs = differs || tag.Dim < 0 && !l.p.e.key[slices.Index(f.Inputs(), core.ValID(tag.Val))]
+	})
+	return differs
 }
 
-// dependsOn reports whether s depends on the value of an input scalar of f that is
-// one of those.
-func dependsOn(f *core.Fusion, s scalar.ID, those func(i int) bool) bool {
-	t := f.Scalars()
-	seen := map[scalar.ID]bool{}
-	var depends func(s scalar.ID) bool
-	depends = func(s scalar.ID) bool {
-		if seen[s] {
-			return false
-		}
-		seen[s] = true
-		if t.Op(s) == scalar.Symbol {
-			tag := t.Tag(s)
-			return tag.Dim < 0 && those(slices.Index(f.Inputs(), core.ValID(tag.Val)))
-		}
-		return slices.ContainsFunc(t.Args(s), depends)
+// words returns the patches of a number that calls bring.
+func (l *launcher) words(h *host, a *kir.Argument, field cuda.Field, in func(int) memory) []cudadrv.Patch {
+	word := hostWord{input: -1, f: h.s.Fusion(), value: a.Host.Scalar, to: a.DType}
+	if a.Host.Tensor != core.NoVal {
+		word.input, word.f = in(h.input(a.Host.Tensor)).index, nil
 	}
-	return depends(s)
-}
-
-// words returns the patches of a scalar that calls bring.
-func (l *launcher) words(c *compiled, a *kir.Argument, field cuda.Field) []cudadrv.Patch {
 	var patches []cudadrv.Patch
-	for at := 0; at < field.Size; at += 8 {
-		index := l.p.Device.words.add(hostWord{c, a.DType, a.Host, at})
-		patches = append(patches, cudadrv.Patch{Offset: field.Offset + at, Size: min(field.Size, 8), Value: cudadrv.ScalarWord, Index: index})
+	for ; word.at < field.Size; word.at += 8 {
+		patches = append(patches, cudadrv.Patch{Offset: field.Offset + word.at, Size: min(field.Size, 8),
+			Value: cudadrv.ScalarWord, Index: l.p.Device.words.add(word)})
 	}
 	return patches
 }
 
 // memory returns what a pointer points to.
-func (l *launcher) memory(h *host, a *kir.Argument) (memory, error) {
+func (l *launcher) memory(h *host, a *kir.Argument, in, out func(int) memory) (memory, error) {
 	v := a.Host.Tensor
 	if i := h.input(v); i >= 0 {
-		return memory{cudadrv.InputPointer, i}, nil
+		return in(i), nil
 	}
 	for k, o := range h.s.Fusion().Outputs() {
-		if o.Val == v {
-			at := h.task.outputs[k]
-			d := &l.p.Outputs[at]
-			if d.Alias >= 0 || !slices.Equal(d.Strides, denseStrides(h.f, o.Val, d.Sizes, d.order())) {
-				return memory{}, &core.Unsupported{What: "execute(): outputs that are copied are not computed on a CUDA device yet"}
-			}
-			return memory{cudadrv.OutputPointer, at}, nil
+		switch {
+		case o.Val != v:
+		case o.Alias != core.NoVal:
+			return in(h.input(o.Alias)), nil
+		default:
+			return out(k), nil
 		}
 	}
 	buffer := &h.kernel.Buffers[a.Buffer]
 	n, err := h.integers.Eval(buffer.Size)
-	if err != nil {
-		return memory{}, err
-	}
-	return l.workspace(max(n, 0)*int64(buffer.DType.Size()), buffer.Zeroed), nil
+	return l.workspace(max(n, 0)*int64(buffer.DType.Size()), buffer.Zeroed), err
 }
 
 // workspace adds a workspace.

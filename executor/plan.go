@@ -68,7 +68,7 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, inputs := &cpuStep{f: e.f, b: b, key: e.key, outputs: outputs}, described(inputs)
+	s, inputs := &cpuStep{f: e.f, b: b, key: e.key, outputs: outputs, written: e.written}, described(inputs)
 	for _, x := range inputs {
 		s.inputs = append(s.inputs, cpu.Layout{DType: x.DType, Sizes: x.Sizes, Strides: x.Strides})
 	}
@@ -115,6 +115,7 @@ type cpuStep struct {
 	key     []bool
 	inputs  []cpu.Layout
 	outputs []OutputDescription
+	written []int // inputs that receive outputs
 	program *cpu.Program
 
 	once    sync.Once
@@ -129,7 +130,7 @@ func (s *cpuStep) build(apart bool) (*cpu.Program, error) {
 
 func (s *cpuStep) run(c *Call) error {
 	p := s.program
-	if sharesMemory(s.outputs, c.Inputs, -1) {
+	if sharesMemory(s.written, c.Inputs, -1) {
 		s.once.Do(func() { s.careful, s.err = s.build(false) })
 		if s.err != nil {
 			return s.err
@@ -149,16 +150,13 @@ func (s *cpuStep) run(c *Call) error {
 	return p.Run(a)
 }
 
-// sharesMemory reports whether an input that receives an output overlaps
+// sharesMemory reports whether one of the inputs that are written overlaps
 // another input, or the given one if that is not negative.
-func sharesMemory(outputs []OutputDescription, inputs []Input, other int) bool {
-	for _, o := range outputs {
-		if o.Alias < 0 {
-			continue
-		}
-		from, to := inputs[o.Alias].extent()
+func sharesMemory(written []int, inputs []Input, other int) bool {
+	for _, w := range written {
+		from, to := inputs[w].extent()
 		for i := range inputs {
-			if i == o.Alias || other >= 0 && i != other || !inputs[i].Tensor {
+			if i == w || other >= 0 && i != other || !inputs[i].Tensor {
 				continue
 			}
 			if a, b := inputs[i].extent(); a < to && from < b {

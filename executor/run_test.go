@@ -55,6 +55,12 @@ func (p *prepared) runWith(t testing.TB, e *executor.Executor, o executor.Option
 
 func (p *prepared) runPlan(t testing.TB, plan *executor.Plan, random core.RandomState) ([]*core.Array, []*fusionfuzz.Memory, error) {
 	t.Helper()
+	return p.runBy(t, plan, func(outputs []unsafe.Pointer) error { return plan.Run(p.inputs, outputs, random, nil) })
+}
+
+// runBy allocates the outputs and has them computed by run.
+func (p *prepared) runBy(t testing.TB, plan *executor.Plan, run func(outputs []unsafe.Pointer) error) ([]*core.Array, []*fusionfuzz.Memory, error) {
+	t.Helper()
 	outputs := make([]*fusionfuzz.Memory, len(plan.Outputs))
 	pointers := make([]unsafe.Pointer, len(plan.Outputs))
 	written := map[int]bool{}
@@ -70,7 +76,7 @@ func (p *prepared) runPlan(t testing.TB, plan *executor.Plan, random core.Random
 			pointers[k] = outputs[k].Data()
 		}
 	}
-	if err := plan.Run(p.inputs, pointers, random, nil); err != nil {
+	if err := run(pointers); err != nil {
 		return nil, nil, err
 	}
 	for i, m := range p.memory {

@@ -18,6 +18,7 @@ import (
 type simulateStep struct {
 	*compiled // nil: there is nothing to compute
 	outputs   []OutputDescription
+	written   []int // inputs that receive outputs
 	copies    []outputCopy
 }
 
@@ -33,7 +34,7 @@ func (e *Executor) simulation(b *core.Binding, inputs []Input, candidate int) (*
 	if err != nil {
 		return nil, err
 	}
-	t, err := newTask(e.f, inputs, b, outputs)
+	t, err := newTask(e.f, inputs, b, outputs, Device{})
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +51,7 @@ func (e *Executor) simulation(b *core.Binding, inputs []Input, candidate int) (*
 // and other outputs. How long it runs is for the loops of the schedule to say, so
 // its work is without bound.
 func (e *Executor) simulated(inputs []Input, outputs []OutputDescription, c *compiled) *Plan {
-	step := &simulateStep{outputs: outputs}
+	step := &simulateStep{outputs: outputs, written: e.written}
 	if slices.ContainsFunc(outputs, func(o OutputDescription) bool { return core.NumElements(o.Sizes) > 0 }) {
 		step.compiled = c
 	}
@@ -231,8 +232,7 @@ func (r *simulation) inputMemory(i int, bytes int64) *sim.Memory {
 	} else {
 		from, to := x.extent()
 		m.Data = unsafe.Slice((*byte)(x.Data), to-from)
-		isWritten := slices.ContainsFunc(r.step.outputs, func(o OutputDescription) bool { return o.Alias == i })
-		if !isWritten && sharesMemory(r.step.outputs, r.call.Inputs, i) {
+		if !slices.Contains(r.step.written, i) && sharesMemory(r.step.written, r.call.Inputs, i) {
 			m.Data = slices.Clone(m.Data)
 		}
 	}

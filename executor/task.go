@@ -17,8 +17,9 @@ type task struct {
 	outputs []int   // of the fusion, by output of f
 }
 
-// newTask returns the task that outputs leave of f; nil if no kernel is needed.
-func newTask(f *core.Fusion, inputs []Input, b *core.Binding, outputs []OutputDescription) (*task, error) {
+// newTask returns the task that outputs leave of f, which runs at place; nil if no
+// kernel is needed. On a CUDA device, tensors of the CPU are passed by value.
+func newTask(f *core.Fusion, inputs []Input, b *core.Binding, outputs []OutputDescription, place Device) (*task, error) {
 	t := &task{device: scheduler.Hopper, inputs: described(inputs), aligned: alignments(inputs)}
 	var list []core.Output
 	listed := map[core.ValID]bool{}
@@ -34,12 +35,61 @@ func newTask(f *core.Fusion, inputs []Input, b *core.Binding, outputs []OutputDe
 	if len(list) < len(f.Outputs()) {
 		f = f.WithOutputs(list)
 	}
+	if place.Type == CUDA {
+		f = f.WithHostTensors(func(i int) bool { return inputs[i].Device.Type == CPU })
+	}
 	var err error
 	if t.f, _, err = f.Concretize(b); err != nil {
 		return nil, err
 	}
 	t.b, err = t.f.Bind(valuesOf(inputs))
 	return t, err
+}
+
+// parts returns a task for each group of outputs that have computed tensors in
+// common, in memory of their own: they may be computed in any order.
+func (t *task) parts() []*task {
+	joined := map[core.ValID]core.ValID{} // of a computed tensor: another of its group, or itself
+	root := func(v core.ValID) core.ValID {
+		for joined[v] != v {
+			v = joined[v]
+		}
+		return v
+	}
+	for _, id := range t.f.Order() {
+		e := t.f.Expr(id)
+		for _, v := range e.Out {
+			joined[v] = e.Out[0]
+		}
+		for _, v := range t.f.TensorArgs(e) {
+			if !t.f.Val(v).Input {
+				joined[root(v)] = e.Out[0]
+			}
+		}
+	}
+	of := map[core.ValID]int{}
+	var groups [][]int // of outputs
+	for k, o := range t.f.Outputs() {
+		r := root(o.Val)
+		if _, ok := of[r]; !ok {
+			of[r] = len(groups)
+			groups = append(groups, nil)
+		}
+		groups[of[r]] = append(groups[of[r]], k)
+	}
+	var all []*task
+	for _, group := range groups {
+		part := *t
+		part.outputs = nil
+		var list []core.Output
+		for _, k := range group {
+			part.outputs = append(part.outputs, t.outputs[k])
+			list = append(list, core.Output{Val: t.f.Outputs()[k].Val, Alias: core.NoVal})
+		}
+		part.f = t.f.WithOutputs(list)
+		all = append(all, &part)
+	}
+	return all
 }
 
 // withoutAliases returns t with outputs that have memory of their own.

@@ -4,29 +4,49 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sync"
 	"unsafe"
 
-	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 )
 
-// hostWords are the scalars of kernels that differ from call to call.
+// hostWords are the numbers of launches that differ from call to call, and the
+// programs that compute them.
 type hostWords struct {
-	list []hostWord
+	list     []hostWord
+	programs []hostProgram
+	lock     sync.Mutex // of explain
 }
 
 // A hostWord is 64 bits of a number as an element of a type lies in memory: its
 // only ones but for the largest type.
 type hostWord struct {
-	c     *compiled
+	input int          // a tensor of the host, whose element it is; -1: none
+	f     *core.Fusion // where input is -1
+	value scalar.ID    // of f
 	to    dtype.Type
-	value kir.HostValue
 	at    int // the byte of the element that it begins with
 }
 
-// add returns the index of a word of the argument a, at a byte of its element.
+// A hostProgram computes the numbers of one fusion.
+type hostProgram struct {
+	f         *core.Fusion
+	words     []int // what its results are
+	program   *scalar.Program
+	symbols   []symbolSource // by symbol of program
+	registers *sync.Pool     // of *[]scalar.Value
+}
+
+// A symbolSource is where the value of a symbol is.
+type symbolSource struct {
+	input int        // a scalar; -1: it is the same in all calls
+	dt    dtype.Type // of the input in the definition
+	value scalar.Value
+}
+
+// add returns the index of a word.
 func (w *hostWords) add(x hostWord) int {
 	if i := slices.Index(w.list, x); i >= 0 {
 		return i
@@ -35,35 +55,137 @@ func (w *hostWords) add(x hostWord) int {
 	return len(w.list) - 1
 }
 
-func (w *hostWords) evaluate(inputs []Input, words []uint64) error {
-	if len(words) != len(w.list) {
-		return fmt.Errorf("%d words for %d scalars", len(words), len(w.list))
-	}
+// compile makes the programs, for inputs of the kind that the plan is made for.
+func (w *hostWords) compile(inputs []Input) {
 	for i, x := range w.list {
-		x.c.lock.Lock()
-		v, err := x.c.valueOf(inputs, x.value, x.to)
-		x.c.lock.Unlock()
+		if x.input >= 0 {
+			continue
+		}
+		at := slices.IndexFunc(w.programs, func(p hostProgram) bool { return p.f == x.f })
+		if at < 0 {
+			at = len(w.programs)
+			w.programs = append(w.programs, hostProgram{f: x.f})
+		}
+		w.programs[at].words = append(w.programs[at].words, i)
+	}
+	for k := range w.programs {
+		p := &w.programs[k]
+		var ids []scalar.ID
+		for _, i := range p.words {
+			ids = append(ids, w.list[i].value)
+		}
+		p.compile(ids, inputs)
+	}
+}
+
+func (p *hostProgram) compile(ids []scalar.ID, inputs []Input) {
+	f := p.f
+	p.program = f.Scalars().Compile(ids)
+	p.registers = &sync.Pool{New: func() any {
+		registers := make([]scalar.Value, p.program.Registers())
+		return &registers
+	}}
+	for i := range p.program.Symbols() {
+		tag := f.Scalars().Tag(p.program.Symbol(i))
+		v := core.ValID(tag.Val)
+		s := symbolSource{input: slices.Index(f.Inputs(), v), dt: f.Val(v).DType}
+		if tag.Dim >= 0 {
+			s.value, s.input = scalar.Value{Type: dtype.Index, I: inputs[s.input].Sizes[tag.Dim]}, -1
+		}
+		p.symbols = append(p.symbols, s)
+	}
+}
+
+// evaluate fills words, one for each of the list. It reports false if that is not
+// simple: then explain says what is the matter.
+func (w *hostWords) evaluate(inputs []Input, words []uint64) (ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false // and explain panics where that is told
+		}
+	}()
+	for i := range w.list {
+		if x := &w.list[i]; x.input >= 0 {
+			words[i] = x.word(inputs[x.input].element())
+		}
+	}
+	for i := range w.programs {
+		if !w.programs[i].evaluate(w.list, inputs, words) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *hostProgram) evaluate(list []hostWord, inputs []Input, words []uint64) bool {
+	scratch := p.registers.Get().(*[]scalar.Value)
+	defer p.registers.Put(scratch)
+	registers := *scratch
+	for i := range p.symbols {
+		s := &p.symbols[i]
+		if registers[i] = s.value; s.input >= 0 {
+			registers[i] = core.ConvertScalar(s.dt, inputs[s.input].Scalar)
+		}
+	}
+	if !p.program.Run(registers, core.EvalOpaque) {
+		return false
+	}
+	for k, i := range p.words {
+		words[i] = list[i].word(p.program.Result(registers, k))
+	}
+	return true
+}
+
+// explain is evaluate with all cases and errors.
+func (w *hostWords) explain(inputs []Input, words []uint64) error {
+	for k := range w.programs {
+		p := &w.programs[k]
+		b, err := p.f.Bind(valuesOf(inputs))
 		if err != nil {
 			return err
 		}
-		bytes := elementOf(v)
-		words[i] = binary.LittleEndian.Uint64(bytes[x.at:])
+		for _, i := range p.words {
+			v, err := b.Value(w.list[i].value)
+			if err != nil {
+				return err
+			}
+			words[i] = w.list[i].word(v)
+		}
 	}
 	return nil
 }
 
-func (c *compiled) valueOf(inputs []Input, h kir.HostValue, to dtype.Type) (scalar.Value, error) {
-	f := c.s.Fusion()
-	if h.Tensor != core.NoVal {
-		x := &inputs[slices.Index(f.Inputs(), h.Tensor)]
-		return core.ConvertScalar(to, element(x.DType, unsafe.Slice((*byte)(x.Data), x.DType.Size()))), nil
+// word returns v as x holds it.
+func (x *hostWord) word(v scalar.Value) uint64 {
+	bytes := elementOf(core.ConvertScalar(x.to, v))
+	return binary.LittleEndian.Uint64(bytes[x.at:])
+}
+
+// Evaluate fills the words of scalars that a call with inputs, of the kind that
+// the plan was made for, brings. It is safe for any number of goroutines.
+//
+// Errors: InvalidArgument if a scalar has no value, such as a division by zero.
+func (p *Plan) Evaluate(inputs []Input, words []uint64) error {
+	w := &p.Device.words
+	if len(words) != len(w.list) || len(inputs) != len(p.inputs) {
+		return fmt.Errorf("%d words and %d inputs for a plan of %d and %d", len(words), len(inputs), len(w.list), len(p.inputs))
 	}
-	b, err := f.Bind(valuesOf(inputs))
-	if err != nil {
-		return scalar.Value{}, err
+	if len(words) == 0 || w.evaluate(inputs, words) {
+		return nil
 	}
-	v, err := b.Value(h.Scalar)
-	return core.ConvertScalar(to, v), err
+	return p.explain(inputs, words)
+}
+
+func (p *Plan) explain(inputs []Input, words []uint64) error {
+	w := &p.Device.words
+	w.lock.Lock() // looking adds to the table of the fusion
+	defer w.lock.Unlock()
+	return p.e.guard(inputs, func() error { return w.explain(inputs, words) })
+}
+
+// element returns that of a tensor of the host without dimensions.
+func (x *Input) element() scalar.Value {
+	return element(x.DType, unsafe.Slice((*byte)(x.Data), x.DType.Size()))
 }
 
 // elementOf returns v as it lies in memory, and zeros.

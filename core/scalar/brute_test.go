@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -347,6 +348,8 @@ func compare(t testing.TB, tab *Table, dt dtype.Type, x *tree, domains []domain)
 	bind := func(s ID) (Value, error) {
 		return Value{Type: dt, I: values[tab.Tag(s).Val]}, nil
 	}
+	program := tab.Compile([]ID{id})
+	registers := make([]Value, program.Registers())
 	substituted := 0
 	var enumerate func(i int)
 	enumerate = func(i int) {
@@ -373,6 +376,14 @@ func compare(t testing.TB, tab *Table, dt dtype.Type, x *tree, domains []domain)
 			}
 		}
 		check(got, err)
+		for i := range program.Symbols() {
+			registers[i], _ = bind(program.Symbol(i))
+		}
+		if program.Run(registers, nil) {
+			check(program.Result(registers, 0), nil)
+		} else if small := !slices.ContainsFunc(values, func(n int64) bool { return n < -100 || n > 100 }); small && err == nil && e.wide == nil && len(e.memo) == len(program.symbols)+len(program.code) {
+			t.Fatalf("the program has no value, want %d: %s", want, context(values))
+		}
 		if substituted++; substituted <= 2 {
 			r := tab.Substitute(id, func(s ID) (ID, bool) { return tab.integer(dt, values[tab.Tag(s).Val]), true })
 			check(tab.Eval(r, nil, nil, nil))

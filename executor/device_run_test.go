@@ -1,0 +1,228 @@
+package executor_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/codegen/cuda"
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/codegen/sim"
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/fusionfuzz"
+	"nvfuser_go/cudadrv"
+	"nvfuser_go/cudadrv/fake"
+	"nvfuser_go/executor"
+)
+
+// A stage runs programs of devices in the simulator: the memory of the test stands
+// for that of the device, and a kernel gets what it finds in the parameter
+// structure that the driver would get.
+type stage struct {
+	t       testing.TB
+	driver  *fake.Driver
+	regions []region
+}
+
+// A region is memory that a call brings.
+type region struct {
+	bytes     []byte
+	undefined bool
+}
+
+func newStage(t testing.TB) *stage { return &stage{t: t, driver: h100s(1)} }
+
+func (s *stage) executor(f *core.Fusion) *executor.Executor {
+	e, err := executor.NewCache(4, s.driver).Executor(f)
+	require.NoError(s.t, err)
+	return e
+}
+
+// toDevice says of inputs that they are on the device, but for those without
+// dimensions that stay.
+func toDevice(inputs []executor.Input, stays func(i int) bool) {
+	for i := range inputs {
+		if x := &inputs[i]; x.Tensor && !(len(x.Sizes) == 0 && stays(i)) {
+			x.Device = executor.Device{Type: executor.CUDA}
+		}
+	}
+}
+
+// add returns the address of a region of n bytes.
+func (s *stage) add(address unsafe.Pointer, n int64, undefined bool) uintptr {
+	if n == 0 {
+		return 0
+	}
+	s.regions = append(s.regions, region{unsafe.Slice((*byte)(address), n), undefined})
+	return uintptr(address)
+}
+
+// run does what the caller of a plan does.
+func (s *stage) run(plan *executor.Plan, inputs []executor.Input, outputs []unsafe.Pointer, random core.RandomState) error {
+	d := plan.Device
+	var values cudadrv.CallValues
+	s.regions = nil
+	for i := range inputs {
+		x, address := &inputs[i], uintptr(0)
+		if x.Tensor && x.Device.Type == executor.CUDA {
+			o := executor.OutputDescription{DType: x.DType, Sizes: x.Sizes, Strides: x.Strides}
+			address = s.add(x.Data, o.NumBytes(), false)
+		}
+		values.Inputs = append(values.Inputs, address)
+	}
+	for k := range plan.Outputs {
+		address := uintptr(0)
+		if outputs[k] != nil {
+			address = s.add(outputs[k], plan.Outputs[k].NumBytes(), true)
+		}
+		values.Outputs = append(values.Outputs, address)
+	}
+	for _, w := range d.Workspaces {
+		memory := make([]uint64, (w.Bytes+15)/8)
+		values.Workspaces = append(values.Workspaces, s.add(unsafe.Pointer(unsafe.SliceData(memory)), w.Bytes, !w.Zeroed))
+	}
+	values.Seed, values.Offset = random.Seed, random.Offset
+	values.Scalars = make([]uint64, d.Scalars)
+	if err := plan.Evaluate(inputs, values.Scalars); err != nil {
+		return err
+	}
+	for i := range d.Launches {
+		require.NoError(s.t, s.driver.Launch(&d.Launches[i], values, 0))
+		launches := s.driver.Launches()
+		s.simulate(d.Kernel(i), &launches[len(launches)-1])
+	}
+	return nil
+}
+
+// simulate runs a launch, and requires it to be the one that k says.
+func (s *stage) simulate(k *kir.Kernel, l *fake.Launch) {
+	layout := cuda.Layout(k)
+	require.Len(s.t, l.Arguments, layout.Size)
+	arguments := make([]sim.Argument, len(k.Arguments))
+	memories := map[*byte]*sim.Memory{}
+	for i := range k.Arguments {
+		a, at := &k.Arguments[i], layout.Fields[i]
+		bytes := l.Arguments[at.Offset : at.Offset+at.Size]
+		switch a.Kind {
+		case kir.Pointer:
+			arguments[i].Memory = s.memory(uintptr(binary.LittleEndian.Uint64(bytes)), memories)
+		case kir.ValueScalar:
+			arguments[i].Number = executor.Element(a.DType, bytes)
+		case kir.IndexScalar:
+			arguments[i].Number = executor.Element(k.Index, bytes)
+			arguments[i].Number.Type = dtype.Index
+		default:
+			arguments[i].Number = executor.Element(dtype.Int, bytes)
+		}
+	}
+	integers, err := k.Integers(func(i int, _ *kir.Argument) (int64, error) { return arguments[i].Number.I, nil })
+	require.NoError(s.t, err)
+	grid, block, shared, err := integers.Launched()
+	require.NoError(s.t, err)
+	for d := range 3 {
+		require.Equal(s.t, grid[d], int64(l.Block.Grid[d]))
+		require.Equal(s.t, block[d], int64(l.Block.Block[d]))
+	}
+	require.Equal(s.t, shared, int64(l.Block.Shared))
+	report, err := sim.Run(k, arguments, sim.Options{})
+	require.NoError(s.t, err, "%v", k)
+	require.NoError(s.t, report.Err(), "%v", k)
+	for i, a := range k.Arguments {
+		if a.Kind == kir.Pointer && !k.Buffers[a.Buffer].ReadOnly {
+			s.defined(arguments[i].Memory)
+		}
+	}
+}
+
+// memory returns what is at an address, the same for equal ones.
+func (s *stage) memory(address uintptr, memories map[*byte]*sim.Memory) *sim.Memory {
+	if address == 0 {
+		return &sim.Memory{Undefined: true}
+	}
+	for i := range s.regions {
+		r := &s.regions[i]
+		if first := unsafe.SliceData(r.bytes); uintptr(unsafe.Pointer(first)) == address {
+			if memories[first] == nil {
+				memories[first] = &sim.Memory{Data: r.bytes, Undefined: r.undefined}
+			}
+			return memories[first]
+		}
+	}
+	s.t.Fatalf("a kernel gets the address %#x, where nothing is", address)
+	return nil
+}
+
+func (s *stage) defined(m *sim.Memory) {
+	for i := range s.regions {
+		if len(m.Data) > 0 && &s.regions[i].bytes[0] == &m.Data[0] {
+			s.regions[i].undefined = false
+		}
+	}
+}
+
+// checkDevice runs c on a device and compares the outputs with the evaluator's. It
+// reports false if a scheduler or the lowering refuses.
+func checkDevice(t testing.TB, c *fusionfuzz.Case, stays func(i int) bool) (bool, error) {
+	t.Helper()
+	p := prepare(c)
+	toDevice(p.inputs, stays)
+	want, wantErr := c.Fusion.Eval(p.arrays, p.scalars, random)
+	s := newStage(t)
+	at := executor.Device{Type: executor.CUDA}
+	plan, err := s.executor(c.Fusion).PlanWith(p.inputs, executor.Options{Device: &at})
+	var got []*core.Array
+	if err == nil {
+		require.NotNil(t, plan.Device)
+		got, _, err = p.runBy(t, plan, func(outputs []unsafe.Pointer) error { return s.run(plan, p.inputs, outputs, random) })
+	}
+	var refused *core.Unsupported
+	if errors.As(err, &refused) {
+		require.NotEmpty(t, refused.Refusals)
+		return false, err
+	}
+	if wantErr != nil {
+		require.Error(t, err, "%s\n%v", c.Fusion, wantErr)
+		return true, nil
+	}
+	requireNoError(t, err)
+	if d := c.Check(want, got); d != "" {
+		t.Fatal(d)
+	}
+	return true, nil
+}
+
+func never(int) bool { return false }
+
+func TestDeviceAliases(t *testing.T) {
+	for _, test := range aliasPrograms {
+		t.Run(test.name, func(t *testing.T) {
+			ok, err := checkDevice(t, newCase(t, test.build, test.sizes...), never)
+			require.Equal(t, test.name != "of its softmax, read by a later sum", ok, "%v", err)
+		})
+	}
+}
+
+// TestDeviceRandom has random fusions planned for a device, tensors without
+// dimensions there or not.
+func TestDeviceRandom(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	right := 0
+	for range 600 {
+		data := make([]byte, 20+r.IntN(80))
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		c, stays := fusionfuzz.Decode(data), r.Uint32()
+		ok, _ := checkDevice(t, c, func(i int) bool { return stays>>(i%32)&1 == 1 })
+		if ok {
+			right++
+		}
+	}
+	t.Log(right)
+	require.Greater(t, right, 500)
+}

@@ -1,0 +1,13 @@
+package executor
+
+import (
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+)
+
+// Kernel returns that of a launch.
+func (d *DeviceProgram) Kernel(launch int) *kir.Kernel { return d.kernels[launch].kernel }
+
+// Element reads an element.
+func Element(t dtype.Type, b []byte) scalar.Value { return element(t, b) }
