@@ -19,12 +19,23 @@ type Launch struct{ Grid, Block [3]int64 }
 // AnyLaunch demands nothing.
 var AnyLaunch = Launch{Grid: [3]int64{-1, -1, -1}, Block: [3]int64{-1, -1, -1}}
 
-// planByHand returns the plan that simulates s.
-func (e *Executor) planByHand(b *core.Binding, inputs []Input, s *schedule.Scheduled) (*Plan, error) {
+// simulationByHand returns the plan that simulates the schedule made by hand.
+func (e *Executor) simulationByHand(b *core.Binding, inputs []Input) (*Plan, error) {
 	outputs, err := describeOutputs(e.f, b, inputs)
 	if err != nil {
 		return nil, err
 	}
+	c, err := e.compileByHand(b, inputs, outputs, kir.Hopper)
+	if err != nil {
+		return nil, err
+	}
+	return e.simulated(inputs, outputs, c), nil
+}
+
+// compileByHand returns the kernel of the schedule made by hand, for a device with
+// the given limits. Outputs that the schedule lays out get its strides.
+func (e *Executor) compileByHand(b *core.Binding, inputs []Input, outputs []OutputDescription, limits kir.Limits) (*compiled, error) {
+	s := e.byHand
 	if err := checkSchedule(s); err != nil {
 		return nil, err
 	}
@@ -36,17 +47,14 @@ func (e *Executor) planByHand(b *core.Binding, inputs []Input, s *schedule.Sched
 	c := &compiled{task: t, s: s.Clone()}
 	aligned := alignments(inputs)
 	c.options.Alignment = func(v core.ValID) int { return alignmentOf(c.s.Fusion(), v, aligned) }
-	err = c.lowerTo(outputs)
+	err := c.lowerTo(outputs)
 	if err == nil {
-		err = e.checkLaunch(c, inputs)
+		err = e.checkLaunch(c, inputs, limits)
 	}
 	if errors.Is(err, scalar.ErrOverflow) {
 		return nil, core.InvalidArgumentf("the schedule cannot be launched: %v", err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return e.simulated(inputs, outputs, c), nil
+	return c, err
 }
 
 // placeOutputs gives outputs that s lays out the strides that follow from that.
@@ -100,9 +108,9 @@ func checkSchedule(s *schedule.Scheduled) error {
 	return core.InvalidArgumentf("the schedule cannot be computed: %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 }
 
-// checkLaunch fails if the launch of c on inputs exceeds what a device of compute
-// capability 9.0 has, or is not as demanded.
-func (e *Executor) checkLaunch(c *compiled, inputs []Input) error {
+// checkLaunch fails if the launch of c on inputs exceeds the limits, or is not as
+// demanded.
+func (e *Executor) checkLaunch(c *compiled, inputs []Input, limits kir.Limits) error {
 	h, err := c.host(&Call{Inputs: inputs})
 	if err != nil {
 		return err
@@ -112,8 +120,8 @@ func (e *Executor) checkLaunch(c *compiled, inputs []Input) error {
 	if is.Grid, is.Block, shared, err = h.integers.Launched(); err != nil {
 		return err
 	}
-	if err = kir.Hopper.Check(is.Grid, is.Block, c.kernel.Launch.Cluster, shared); err == nil {
-		err = c.kernel.CheckLimits(kir.Hopper)
+	if err = limits.Check(is.Grid, is.Block, c.kernel.Launch.Cluster, shared); err == nil {
+		err = c.kernel.CheckLimits(limits)
 	}
 	if err != nil {
 		return core.InvalidArgumentf("the schedule cannot be launched: %s", strings.ReplaceAll(err.Error(), "\n", "; "))

@@ -15,6 +15,7 @@ import (
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/fusionfuzz"
+	"nvfuser_go/core/schedule"
 	"nvfuser_go/cudadrv"
 	"nvfuser_go/cudadrv/fake"
 	"nvfuser_go/executor"
@@ -169,12 +170,19 @@ func (s *stage) defined(m *sim.Memory) {
 // reports false if a scheduler or the lowering refuses.
 func checkDevice(t testing.TB, c *fusionfuzz.Case, stays func(i int) bool) (bool, error) {
 	t.Helper()
+	s := newStage(t)
+	return s.check(s.executor(c.Fusion), c, stays)
+}
+
+// check is checkDevice with plans of e.
+func (s *stage) check(e *executor.Executor, c *fusionfuzz.Case, stays func(i int) bool) (bool, error) {
+	t := s.t
+	t.Helper()
 	p := prepare(c)
 	toDevice(p.inputs, stays)
 	want, wantErr := c.Fusion.Eval(p.arrays, p.scalars, random)
-	s := newStage(t)
 	at := executor.Device{Type: executor.CUDA}
-	plan, err := s.executor(c.Fusion).PlanWith(p.inputs, executor.Options{Device: &at})
+	plan, err := e.PlanWith(p.inputs, executor.Options{Device: &at})
 	var got []*core.Array
 	if err == nil {
 		require.NotNil(t, plan.Device)
@@ -225,4 +233,35 @@ func TestDeviceRandom(t *testing.T) {
 	}
 	t.Log(right)
 	require.Greater(t, right, 500)
+}
+
+// TestDeviceByHand runs schedules as they are at first, which one thread computes,
+// of outputs that no scheduler is asked about.
+func TestDeviceByHand(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		build func(p *program)
+		sizes [][]int64
+	}{
+		{"one", func(p *program) { p.output(p.call("exp", p.tensor(-1, -1))) }, [][]int64{{3, 4}}},
+		{"inputs and repetitions", func(p *program) {
+			x := p.tensor(-1)
+			z := p.call("neg", x)
+			p.output(x)
+			p.output(z)
+			p.output(z)
+		}, [][]int64{{7}}},
+		{"in place", func(p *program) {
+			x := p.tensor(-1)
+			p.alias(p.call("neg", x), x)
+		}, [][]int64{{7}}},
+		{"no elements", func(p *program) { p.output(p.call("exp", p.tensor(-1, -1))) }, [][]int64{{0, 4}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, s := newCase(t, test.build, test.sizes...), newStage(t)
+			e := executor.NewCache(1, s.driver).Scheduled(c.Fusion, schedule.New(c.Fusion), executor.AnyLaunch)
+			ok, err := s.check(e, c, never)
+			require.True(t, ok, err)
+		})
+	}
 }

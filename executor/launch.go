@@ -83,6 +83,9 @@ type launcher struct {
 // for each part of the fusion.
 func (l *launcher) compiled(b *core.Binding, inputs []Input, o Options) ([]*compiled, error) {
 	outputs := l.p.Outputs
+	if l.p.e.byHand != nil {
+		return l.compiledByHand(b, inputs)
+	}
 	t, err := newTask(l.p.e.f, inputs, b, outputs, Device{CUDA, l.p.Device.Device})
 	if t == nil || err != nil {
 		return nil, err
@@ -98,6 +101,26 @@ func (l *launcher) compiled(b *core.Binding, inputs []Input, o Options) ([]*comp
 		}
 	}
 	return []*compiled{c}, err
+}
+
+// compiledByHand returns the kernel of the schedule made by hand. It cannot be
+// made to write elsewhere than to inputs which it says receive outputs.
+func (l *launcher) compiledByHand(b *core.Binding, inputs []Input) ([]*compiled, error) {
+	e, outputs := l.p.e, l.p.Outputs
+	for i, v := range e.f.Inputs() {
+		if x := &inputs[i]; x.Tensor && len(x.Sizes) == 0 && e.f.Val(v).Domain.CPU != (x.Device.Type == CPU) {
+			return nil, core.InvalidArgumentf("execute(): input %d (%s) is on %v, and the schedule was made for a definition with is_cpu=%v", i, e.f.Name(v), x.Device, e.f.Val(v).Domain.CPU)
+		}
+	}
+	if e.overlaps(inputs) {
+		return nil, core.InvalidArgumentf("execute(): an input that receives an output shares memory with another input, and the kernel of a schedule made by hand cannot save it before")
+	}
+	c, err := e.compileByHand(b, inputs, outputs, limits(l.properties))
+	hasElements := func(o OutputDescription) bool { return core.NumElements(o.Sizes) > 0 }
+	if err != nil || !slices.ContainsFunc(outputs, hasElements) {
+		return nil, err
+	}
+	return []*compiled{c}, nil
 }
 
 func compileAll(tasks []*task, outputs []OutputDescription, candidate int) ([]*compiled, error) {
@@ -169,12 +192,17 @@ func (l *launcher) copyInputs() error {
 // or to a workspace if that is the memory of an input which it does not know of,
 // or has elements where it knows of repetitions.
 func (l *launcher) place(c *compiled) {
+	seen := map[core.ValID]bool{}
 	for k, o := range c.s.Fusion().Outputs() {
 		at := c.task.outputs[k]
 		d := &l.p.Outputs[at]
+		if seen[o.Val] || c.s.Fusion().Val(o.Val).Input {
+			continue // a schedule made by hand leaves them to us
+		}
+		seen[o.Val] = true
 		written := denseStrides(c.s.Fusion(), o.Val, d.Sizes, d.order())
 		switch {
-		case o.Alias != core.NoVal || d.Alias < 0 && slices.Equal(d.Strides, written):
+		case o.Alias != core.NoVal || core.NumElements(d.Sizes) == 0 || d.Alias < 0 && slices.Equal(d.Strides, written):
 			l.values[at] = l.output(at)
 		default:
 			l.values[at] = l.workspaceFor(d, written)
@@ -323,7 +351,7 @@ func (l *launcher) memory(h *host, a *kir.Argument, in, out func(int) memory) (m
 		case o.Alias != core.NoVal:
 			return in(h.input(o.Alias)), nil
 		default:
-			return out(k), nil
+			return out(k), nil // the first of those that are the same
 		}
 	}
 	buffer := &h.kernel.Buffers[a.Buffer]

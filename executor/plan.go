@@ -60,7 +60,7 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 	case place.Type == CUDA:
 		return e.planOnDevice(b, inputs, o, place.Index)
 	case e.byHand != nil:
-		return e.planByHand(b, inputs, e.byHand)
+		return e.simulationByHand(b, inputs)
 	case o.Simulate:
 		return e.simulation(b, inputs, o.Candidate)
 	}

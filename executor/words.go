@@ -79,7 +79,8 @@ func (w *hostWords) compile(inputs []Input) {
 }
 
 func (p *hostProgram) compile(ids []scalar.ID, inputs []Input) {
-	f := p.f
+	f := p.f.WithOutputs(p.f.Outputs()) // looking at a fusion adds to its scalars, and others look at that one
+	p.f = f
 	p.program = f.Scalars().Compile(ids)
 	p.registers = &sync.Pool{New: func() any {
 		registers := make([]scalar.Value, p.program.Registers())
