@@ -8,6 +8,7 @@ typedef struct {
   PyObject_HEAD
   nvf_executor handle;
   FusionObject *fusion;
+  PyObject *aliased; /* what the hook for inputs is told: those that are written to, or NULL */
   int is_large;
 } ExecutorObject;
 
@@ -45,6 +46,7 @@ static PyObject *new_executor(nvf_executor handle, FusionObject *fusion, int is_
   Py_INCREF((PyObject *)fusion);
   self->handle = handle;
   self->fusion = fusion;
+  self->aliased = NULL;
   self->is_large = is_large;
   return (PyObject *)self;
 }
@@ -53,8 +55,8 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
   (void)module;
   nvf_error error = {0};
   nvf_executor handle;
-  if (!alive() || !check_count("executor", nargs, 1, 2)) return NULL;
-  long candidate = nargs == 2 && args[1] != Py_None ? PyLong_AsLong(args[1]) : -1;
+  if (!alive() || !check_count("executor", nargs, 1, 3)) return NULL;
+  long candidate = nargs >= 2 && args[1] != Py_None ? PyLong_AsLong(args[1]) : -1;
   if (candidate == -1 && PyErr_Occurred()) return NULL;
   if (candidate < -1 || candidate > INT32_MAX) return PyErr_Format(PyExc_ValueError, "executor(): candidate is %ld; it is counted from 0", candidate);
   if (!PyObject_TypeCheck(args[0], fusion_type)) return PyErr_Format(PyExc_TypeError, "executor() takes a Fusion, got %R", args[0]);
@@ -71,7 +73,9 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
     nvf_executor_destroy(handle);
     return NULL;
   }
-  return new_executor(handle, fusion, candidate >= 0 || num_exprs >= LARGE);
+  PyObject *self = new_executor(handle, fusion, candidate >= 0 || num_exprs >= LARGE);
+  if (self && nargs == 3) Py_INCREF(SELF->aliased = args[2]);
+  return self;
 }
 
 PyObject *make_scheduled_executor(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
@@ -99,6 +103,7 @@ static void executor_dealloc(PyObject *self) {
     clean_plans();
   }
   Py_DECREF((PyObject *)SELF->fusion);
+  Py_XDECREF(SELF->aliased);
   PyObject_Free(self);
   Py_DECREF(type);
 }
@@ -136,12 +141,12 @@ static void run_end(Run *run) {
 
 /* Has the package turn the inputs into plain tensors and numbers. Returns a new
  * reference to their list. */
-static PyObject *prepared(PyObject *inputs, int *to_numpy) {
+static PyObject *prepared(PyObject *inputs, PyObject *aliased, int *to_numpy) {
   if (!prepare_hook) {
     inputs_refuse(inputs);
     return NULL;
   }
-  PyObject *pair = PyObject_CallFunctionObjArgs(prepare_hook, inputs, NULL);
+  PyObject *pair = PyObject_CallFunctionObjArgs(prepare_hook, inputs, aliased, NULL);
   if (!pair) return NULL;
   PyObject *list = NULL;
   if (PyTuple_Check(pair) && PyTuple_Size(pair) == 2 && (*to_numpy = PyObject_IsTrue(PyTuple_GetItem(pair, 1))) >= 0) {
@@ -153,11 +158,11 @@ static PyObject *prepared(PyObject *inputs, int *to_numpy) {
   return list;
 }
 
-/* Reads the inputs into run->in, which needs inputs_end in any case. */
-static int read_inputs(Run *run, PyObject *inputs, int *to_numpy) {
+/* Reads the inputs into run->in, which needs inputs_end in any case. aliased may be NULL. */
+static int read_inputs(Run *run, PyObject *inputs, PyObject *aliased, int *to_numpy) {
   int status = inputs_read(&run->in, inputs);
   if (status != 0) return status > 0;
-  PyObject *plain = prepared(inputs, to_numpy);
+  PyObject *plain = prepared(inputs, aliased, to_numpy);
   if (!plain) return 0;
   inputs_end(&run->in);
   status = inputs_read(&run->in, plain);
@@ -323,10 +328,8 @@ static PyObject *execute(PyObject *self, PyObject *const *args, Py_ssize_t nargs
   if (!alive() || !check_count("execute", nargs, 1, 2)) return NULL;
   if (nargs == 2 && as_int64(args[1], "execute", "device", &device)) return NULL;
   if (device < NVF_CPU_DEVICE || device > INT32_MAX) return PyErr_Format(PyExc_ValueError, "execute(): device is %lld", (long long)device);
-  if (!PyList_Check(args[0]) && !PyTuple_Check(args[0]))
-    return PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError, "execute(): inputs must be a list, got %R", args[0]);
   run_begin(&run);
-  if (read_inputs(&run, args[0], &to_numpy) && find_plan(SELF, &run, (int32_t)device))
+  if (read_inputs(&run, args[0], SELF->aliased, &to_numpy) && find_plan(SELF, &run, (int32_t)device))
     ok = check_written(&run) && allocate(&run) && draw(&run) && run_plan(&run) && mark_inputs(&run) && (!to_numpy || to_arrays(run.outputs));
   run_end(&run);
   if (!ok) Py_CLEAR(run.outputs);
@@ -344,7 +347,7 @@ static int with_inputs(PyObject *self, PyObject *inputs, const char *function, i
     PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError, "%s(): inputs must be a list, got %R", function, inputs);
     return 0;
   }
-  if (inputs == Py_None || read_inputs(&run, inputs, &to_numpy)) {
+  if (inputs == Py_None || read_inputs(&run, inputs, NULL, &to_numpy)) {
     Py_BEGIN_ALLOW_THREADS;
     status = ask(SELF->handle, inputs == Py_None ? &none : &run.in, about, &error);
     Py_END_ALLOW_THREADS;
@@ -393,7 +396,7 @@ static PyObject *prepare_plan(PyObject *self, PyObject *const *args, Py_ssize_t 
   if (!alive() || !check_count("prepare", nargs, 1, 1)) return NULL;
   if (!PyList_Check(args[0])) return PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError, "prepare(): inputs must be a list, got %R", args[0]);
   run_begin(&run);
-  int ok = read_inputs(&run, args[0], &ignored) && find_plan(SELF, &run, NVF_ANY_DEVICE);
+  int ok = read_inputs(&run, args[0], NULL, &ignored) && find_plan(SELF, &run, NVF_ANY_DEVICE);
   run_end(&run);
   if (!ok) return NULL;
   Py_RETURN_NONE;
@@ -413,7 +416,7 @@ PyObject *ask_scheduler(PyObject *module, PyObject *const *args, Py_ssize_t narg
   const char *name = PyUnicode_AsUTF8AndSize(args[2], NULL), *params = PyUnicode_AsUTF8AndSize(args[4], NULL);
   nvf_fusion fusion = ((FusionObject *)args[0])->handle;
   if (!name || !params) return NULL;
-  if (read_inputs(&run, args[3], &to_numpy)) {
+  if (read_inputs(&run, args[3], NULL, &to_numpy)) {
     Py_BEGIN_ALLOW_THREADS;
     status = nvfi_scheduler(fusion, (int32_t)request, name, params, run.in.inputs, run.in.count, &text, &error);
     Py_END_ALLOW_THREADS;

@@ -68,14 +68,15 @@ static PyMethodDef functions[] = {
                "Registers the members of DataType by number, and the torch.dtype or None for each.")},
     {"set_hooks", FAST(set_hooks),
      PyDoc_STR("set_hooks(prepare, draw)\n\n"
-               "Registers what execute() calls. prepare(inputs) -> (list, to_numpy) is called once with the whole list when an\n"
-               "input is neither a number nor a plain tensor that can be read; it returns a flat list of those, and whether the\n"
-               "outputs are to be numpy arrays, or raises naming the input. draw(device, draws) -> (int, int) gives seed and offset\n"
+               "Registers what execute() calls. prepare(inputs[, aliased]) -> (list, to_numpy) is called once with all inputs when\n"
+               "they are no list, or one is neither a number nor a plain tensor that can be read; it returns a list of those, and\n"
+               "whether the outputs are to be numpy arrays, or raises naming the input. draw(device, draws) -> (int, int) gives seed and offset\n"
                "of a run that draws random numbers, and moves the offset of that device's generator by draws; -1 is the CPU.\n"
                "Takes what else is needed from torch, which must be imported.")},
     {"executor", FAST(make_executor),
-     PyDoc_STR("executor(fusion, candidate=None) -> Executor\n\nCompletes the fusion and gives what runs it: simulated GPU kernels by one of the\n"
-               "schedules that there are for them, counted around from 0, if candidate is given. Equal fusions share their programs.")},
+     PyDoc_STR("executor(fusion, candidate=None, aliased=None) -> Executor\n\nCompletes the fusion and gives what runs it: simulated GPU kernels by one of\n"
+               "the schedules that there are for them, counted around from 0, if candidate is given. Equal fusions share their\n"
+               "programs. aliased is handed on to the hook prepare.")},
     {"schedulers", FAST(schedulers), PyDoc_STR("schedulers() -> list[str]\n\nThe names of the schedulers, in order of preference.")},
     {"ask_scheduler", FAST(ask_scheduler),
      PyDoc_STR("ask_scheduler(fusion, request, name, inputs, params) -> str\n\n"

@@ -285,6 +285,8 @@ int inputs_read(Inputs *in, PyObject *list) {
   in->more = NULL;
   in->inputs = in->few_inputs;
   in->count = 0;
+  in->objects = NULL;
+  if (!PyList_Check(list) && !PyTuple_Check(list)) return 0;
   in->objects = PySequence_Tuple(list);
   if (!in->objects) return -1;
   Py_ssize_t n = PyTuple_Size(in->objects);

@@ -234,8 +234,13 @@ class FusionDefinition:
         Raises MissingDefinition without a definition, InvalidType or InvalidArgument for inputs that do not fit it,
         Unsupported if this build cannot run it.
         """
-        if not hasattr(self, "fec"):
+        try:
+            run = self.fec._run
+        except AttributeError:
             self._make_cache()
+            run = self.fec._run
+        if run and device is None and not (save_repro_inputs or _enable_options or _disable_options):
+            return run(inputs)
         if save_repro_inputs:
             inputs = as_list(inputs, "execute()")
             self.fake_inputs = reproducer.describe(inputs)

@@ -14,7 +14,7 @@ import torch
 from nvfuser_go import _C, dump, options
 from nvfuser_go.enums import DataType
 from nvfuser_go.errors import FusionError, InvalidArgument, InvalidType, unsupported
-from nvfuser_go.inputs import ANY_DEVICE, PLAIN, as_list, device_number, prepare
+from nvfuser_go.inputs import ANY_DEVICE, as_list, device_number, prepare
 from nvfuser_go.pytorch_utils import data_type_of
 
 if TYPE_CHECKING:
@@ -344,8 +344,6 @@ class FusionExecutorCache:
         if "verify" in given.enable:
             fusion.verify()
         self._dumps = dump.OfInputs(fusion, given.dump) if given.dump else None
-        self._executors: dict[int | None, _C.Executor] = {}  # by the schedule that they simulate, if they do
-        self._executor = self._most_recent_executor = self._executor_that(options.simulated(given))
         inputs = fusion.inputs()
         self._aliased = frozenset(
             i
@@ -354,6 +352,10 @@ class FusionExecutorCache:
             for i, x in enumerate(inputs)
             if _same(x, alias)
         )
+        self._executors: dict[int | None, _C.Executor] = {}  # by the schedule that they simulate, if they do
+        self._executor = self._most_recent_executor = self._executor_that(options.simulated(given))
+        # What runs the fusion if no more is asked for than that; None while it would not be the most recent one.
+        self._run = self._executor.execute if self._dumps is None else None
 
     def execute(
         self,
@@ -370,20 +372,17 @@ class FusionExecutorCache:
             if "verify" in given.enable:
                 self._fusion.verify()
             executor = self._executor_that(options.simulated(given))
-        as_arrays = False
-        if type(inputs) is tuple:
-            inputs = list(inputs)
-        if type(inputs) is not list or not PLAIN.issuperset(map(type, inputs)):
-            inputs, as_arrays = prepare(inputs, self._aliased)
-        if self._dumps is not None:
-            self._dumps.show(executor, inputs)
+        if self._dumps is None:
+            self._run = executor.execute if executor is self._executor else None
+        else:
+            inputs = as_list(inputs, "execute()")
+            self._dumps.show(executor, prepare(inputs, self._aliased)[0])
         self._most_recent_executor = executor
-        outputs = executor.execute(inputs, ANY_DEVICE if device is None else device_number(device))
-        return [tensor.numpy() for tensor in outputs] if as_arrays else outputs
+        return executor.execute(inputs, ANY_DEVICE if device is None else device_number(device))
 
     def _executor_that(self, simulates: int | None) -> _C.Executor:
         if simulates not in self._executors:
-            self._executors[simulates] = _C.executor(self._fusion._core, simulates)
+            self._executors[simulates] = _C.executor(self._fusion._core, simulates, self._aliased)
         return self._executors[simulates]
 
     def fusion(self) -> Fusion:
@@ -490,11 +489,10 @@ class KernelExecutor:
                 raise InvalidArgument(
                     f"KernelExecutor.run(): {name} is {given}, but the kernel is compiled for {known}"
                 )
-        inputs, as_arrays = prepare(as_list(args, "KernelExecutor.run()"))
+        args = as_list(args, "KernelExecutor.run()")
         if self._dumps is not None:
-            self._dumps.show(self._executor, inputs)
-        outputs = self._executor.execute(inputs)
-        return [tensor.numpy() for tensor in outputs] if as_arrays else outputs
+            self._dumps.show(self._executor, prepare(args)[0])
+        return self._executor.execute(args)
 
     def _most_recent(self, *request: str) -> str:
         return self._executor.show(None, "\n".join(request))
