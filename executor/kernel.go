@@ -111,17 +111,21 @@ func (c *compiled) lower() (err error) {
 }
 
 // promise says of the sizes that the kernel is for which are not 0, and of what
-// they are a multiple that matters for vectors: lowering may rely on that, and not
-// on more, so that kernels of other sizes are alike.
+// they and strides are a multiple that matters for vectors: lowering may rely on
+// that, and not on more, so that kernels of other sizes are alike.
 func (c *compiled) promise(h kir.HostValue) scalar.Facts {
-	if n, ok := c.options.Value(h); ok && n > 0 && h.Stride < 0 {
-		f := scalar.Range(1, math.MaxInt64)
-		for f.Divisor < c.width && n%(2*f.Divisor) == 0 {
-			f.Divisor *= 2
-		}
-		return f
+	n, ok := c.options.Value(h)
+	if !ok || n <= 0 {
+		return scalar.Unknown()
 	}
-	return scalar.Unknown()
+	f := scalar.Unknown()
+	if h.Stride < 0 {
+		f = scalar.Range(1, math.MaxInt64)
+	}
+	for f.Divisor < c.width && n%(2*f.Divisor) == 0 {
+		f.Divisor *= 2
+	}
+	return f
 }
 
 // layOut gives the outputs that the schedule does not lay out the order of
