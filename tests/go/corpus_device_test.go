@@ -247,11 +247,7 @@ func (u *uniqueKernel) load(g *gpu) (f cudadrv.Function, err error) {
 // runOnGPU runs every subject by the driver that the product has, up to the
 // first after which the device does no more.
 func (c *corpus) runOnGPU(t *testing.T) {
-	margin := 256
-	if *sanitized {
-		margin = 0
-	}
-	g := newGPU(t, *cubinFolder, margin)
+	g := newGPU(t)
 	functions, err := c.load(g)
 	require.NoError(t, err)
 	for i, x := range c.subjects {
@@ -261,7 +257,7 @@ func (c *corpus) runOnGPU(t *testing.T) {
 		l, err := x.launch(c.of[x].name)
 		require.NoError(t, err)
 		err = g.run(functions[c.of[x]], l.Launch, l.undefined)
-		if _, lost := errors.AsType[*deviceLost](err); lost {
+		if lost(err) {
 			t.Fatalf("%v: %v; subjects from number %d on were not run\n%v", x, err, i, x.Kernel)
 		}
 		if err != nil {

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -31,13 +32,16 @@ type gpu struct {
 const fence = 0xA5
 
 // newGPU puts the calling test on one thread, which has the context of the
-// device. Machine code is kept in the folder cubinFolder, if there is one.
-func newGPU(t *testing.T, cubinFolder string, margin int) *gpu {
+// device.
+func newGPU(t *testing.T) *gpu {
 	t.Helper()
-	g := &gpu{driver: real.Driver{}, margin: margin}
-	if cubinFolder != "" {
-		require.NoError(t, os.MkdirAll(cubinFolder, 0o700))
-		g.driver = cubins.NewDriver(real.Driver{}, cubins.NewStore(cubinFolder, 1<<32, func(problem string) { t.Log(problem) }), runtime.GOMAXPROCS(0))
+	g := &gpu{driver: real.Driver{}, margin: 256}
+	if *sanitized {
+		g.margin = 0
+	}
+	if *cubinFolder != "" {
+		require.NoError(t, os.MkdirAll(*cubinFolder, 0o700))
+		g.driver = cubins.NewDriver(real.Driver{}, cubins.NewStore(*cubinFolder, 1<<32, func(problem string) { t.Log(problem) }), runtime.GOMAXPROCS(0))
 	}
 	var err error
 	g.properties, err = g.driver.Properties(0)
@@ -151,3 +155,8 @@ func (g *gpu) run(f cudadrv.Function, l *hostshim.Launch, undefined []bool) erro
 // A deviceLost is an error of a kernel, after which its process can do nothing
 // more on the device.
 type deviceLost struct{ error }
+
+func lost(err error) bool {
+	_, is := errors.AsType[*deviceLost](err)
+	return is
+}
