@@ -27,7 +27,7 @@ export PYTHONPATH := $(CURDIR)/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: demo test build wheel fuzz lint bench generate clean setup env test-go test-race test-c test-examples test-python
+.PHONY: demo test build wheel fuzz lint bench generate clean setup env test-go test-race test-c test-examples test-python test-gpu gpu-programs gpu-bundle
 
 demo: build
 	$(PY) examples/quickstart.py
@@ -87,6 +87,23 @@ fuzz: build
 	@awk '/^Fuzz/ { names[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, names[i]; n = 0 }' build/tests >build/targets
 	@set -e; while read -r package name; do echo "$$package $$name"; \
 		go test $$package -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5s </dev/null; done <build/targets
+
+# What tests/gpu/run.py needs of Go, and all that it needs, for a machine with a GPU and without Go.
+gpu-programs: build
+	@mkdir -p build/gpu
+	$(CGO) go test -c -ldflags="-s -w" -o build/gpu/tests.test ./tests/go
+	$(CGO) go test -c -ldflags="-s -w" -o build/gpu/driver.test ./cudadrv/real
+	$(CGO) go test -c -ldflags="-s -w" -o build/gpu/cuda.test ./codegen/cuda
+	@git describe --always --dirty >build/gpu/COMMIT 2>/dev/null || echo unknown >build/gpu/COMMIT
+
+gpu-bundle: gpu-programs
+	tar -czf build/gpu-bundle.tar.gz --exclude=__pycache__ --exclude=python/nvfuser_go/include pyproject.toml python/nvfuser_go \
+		tests/gpu tests/python tests/go/testdata/corpus tools codegen/cuda/testdata examples \
+		build/gpu/tests.test build/gpu/driver.test build/gpu/cuda.test build/gpu/COMMIT
+	@ls -l build/gpu-bundle.tar.gz
+
+test-gpu: build
+	$(PY) tests/gpu/run.py
 
 bench: build
 	$(PY) benchmarks/run.py

@@ -3,7 +3,8 @@
 They are skipped where there is no device, but for those marked `anywhere`. Two variables choose among them:
 
 - GPU_TESTS_REHEARSE=1: those that are not marked `cuda` run on CPU tensors, by kernels in the simulator
-- GPU_TESTS_SHARD=2/16: the third of 16 parts, for as many processes at once
+- GPU_TESTS_SHARD=2/16: the third of 16 parts, for as many processes at once, without those marked `alone`;
+  GPU_TESTS_SHARD=alone: those
 """
 
 import os
@@ -20,13 +21,15 @@ HERE = Path(__file__).parent
 def pytest_configure(config) -> None:
     config.addinivalue_line("markers", "cuda: needs CUDA itself, also in a rehearsal")
     config.addinivalue_line("markers", "anywhere: needs no device")
-    config.addinivalue_line("markers", "alone: needs the device's memory or time for itself: runs in the first shard")
+    config.addinivalue_line("markers", "alone: no other process may use the device meanwhile")
 
 
 def in_shard(item) -> bool:
-    part, _, parts = os.environ.get("GPU_TESTS_SHARD", "0/1").partition("/")
-    chosen = 0 if item.get_closest_marker("alone") else zlib.crc32(item.nodeid.encode()) % int(parts)
-    return chosen == int(part)
+    shard, alone = os.environ.get("GPU_TESTS_SHARD"), item.get_closest_marker("alone") is not None
+    if shard is None or shard == "alone":
+        return shard is None or alone
+    part, _, parts = shard.partition("/")
+    return not alone and zlib.crc32(item.nodeid.encode()) % int(parts) == int(part)
 
 
 def pytest_collection_modifyitems(config, items) -> None:

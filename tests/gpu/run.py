@@ -1,0 +1,326 @@
+"""Runs all tests that need a GPU and prints a summary; docs/gpu.md describes it.
+
+    python tests/gpu/run.py [--out FILE.json] [--every N] [--only NAME,...] [--jobs N]
+
+Exit status: 0 if everything passed.
+"""
+
+import argparse
+import datetime
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "build" / "gpu"
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+
+
+@dataclass
+class Result:
+    """What became of a step. Counts are of tests; of a sanitizer, `failed` is the number of its reports."""
+
+    name: str
+    status: str = "not run"  # passed, failed, timed out, not run
+    seconds: float = 0.0
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failures: list[str] = field(default_factory=list)  # the first lines of each
+    why: str = ""  # why it is not run
+
+
+@dataclass
+class Step:
+    name: str
+    command: list[str]
+    folder: Path = ROOT
+    environment: dict[str, str] = field(default_factory=dict)
+    read: str = "go"  # how the counts are found: go, pytest, sanitizer
+    report: Path | None = None  # a file that the command writes
+    limit: float = 600
+
+
+# ---- Running ----
+
+
+def run(step: Step) -> Result:
+    """Runs a step in a process group of its own, which is killed at its limit."""
+    result, began = Result(step.name), time.monotonic()
+    process = subprocess.Popen(
+        step.command,
+        cwd=step.folder,
+        env=os.environ | step.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    expired = threading.Event()
+
+    def kill() -> None:
+        expired.set()
+        os.killpg(process.pid, signal.SIGKILL)
+
+    timer = threading.Timer(step.limit, kill)
+    timer.start()
+    output = process.communicate()[0].decode(errors="replace")
+    timer.cancel()
+    result.seconds = round(time.monotonic() - began, 1)
+    READERS[step.read](step, output, result)
+    if expired.is_set():
+        result.status = "timed out"
+    else:
+        result.status = "passed" if process.returncode == 0 else "failed"
+    if result.status != "passed" and not result.failures:
+        result.failures = [shorten(output[-1500:])]
+    log = PROGRAMS / "logs" / f"{step.name.replace(' ', '_').replace('/', '_')}.txt"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(output)
+    return result
+
+
+def shorten(text: str, lines: int = 12) -> str:
+    kept = [line for line in text.strip().splitlines() if line.strip()]
+    return "\n".join(kept[:lines])[:1200]
+
+
+def read_go(step: Step, output: str, result: Result) -> None:
+    """Tests without subtests, from -test.v, where what a test says stands before its result."""
+    said: dict[str, list[str]] = {}
+    outcomes: dict[str, str] = {}
+    name = ""
+    for text in output.splitlines():
+        if begun := re.match(r"=== (?:RUN|CONT|NAME)\s+(\S+)", text):
+            name = begun[1]
+        elif ended := re.match(r"\s*--- (PASS|FAIL|SKIP): (\S+)", text):
+            outcomes[ended[2]] = ended[1]
+        elif not re.search(r"Error Trace:|^\s+nvfuser_go/\S+\.go:\d+$", text):
+            said.setdefault(name, []).append(text)
+    for name, outcome in outcomes.items():
+        if any(other.startswith(name + "/") for other in outcomes):
+            continue
+        result.passed += outcome == "PASS"
+        result.skipped += outcome == "SKIP"
+        if outcome == "FAIL":
+            result.failed += 1
+            messages = re.split(r"^\s+\w+\.go:\d+:", "\n".join(said.get(name, [])), flags=re.M)[1:]
+            result.failures += [name + ": " + shorten(text, 5) for text in messages[:8]]
+            if len(messages) > 8:
+                result.failures.append(f"{name}: and {len(messages) - 8} more")
+    if "panic:" in output:
+        result.failures.append(shorten(output[output.index("panic:") :]))
+
+
+def read_pytest(step: Step, output: str, result: Result) -> None:
+    try:
+        cases = list(ElementTree.parse(step.report).iter("testcase"))
+    except (OSError, ElementTree.ParseError) as problem:
+        result.failures = [f"no report: {problem}\n" + shorten(output[-1500:])]
+        return
+    for case in cases:
+        bad = case.find("failure") if case.find("failure") is not None else case.find("error")
+        if bad is not None:
+            result.failed += 1
+            text = bad.get("message") or ""
+            result.failures.append(shorten(f"{case.get('classname')}::{case.get('name')}\n{text}", 6))
+        elif case.find("skipped") is not None:
+            result.skipped += 1
+        else:
+            result.passed += 1
+
+
+def read_sanitizer(step: Step, output: str, result: Result) -> None:
+    """The lines of the tool stand in its log; the program under it says whether its results are right."""
+    read_go(step, output, result)
+    log = step.report.read_text(errors="replace") if step.report.exists() else ""
+    found = re.findall(r"(?:ERROR SUMMARY|RACECHECK SUMMARY): (\d+)", log)
+    if not found:
+        result.failures.append("the tool says nothing:\n" + shorten(log or output[-1500:]))
+        result.failed += 1
+        return
+    reports = sum(map(int, found))
+    result.failed += reports
+    if reports:
+        lines = [line.removeprefix("=========").strip() for line in log.splitlines()]
+        result.failures.append(shorten("\n".join(line for line in lines if line), 25))
+
+
+READERS = {"go": read_go, "pytest": read_pytest, "sanitizer": read_sanitizer}
+
+
+# ---- The steps ----
+
+
+def programs() -> str:
+    """Builds the programs of the Go tests if there is Go; why there are none, else empty."""
+    if shutil.which("go") and (ROOT / "Makefile").exists():
+        done = subprocess.run(["make", "gpu-programs"], cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return "make gpu-programs: " + shorten(done.stderr[-800:])
+    if not (PROGRAMS / "tests.test").exists():
+        return "there is no Go, and no program in build/gpu: make gpu-bundle elsewhere"
+    return ""
+
+
+def compiler() -> dict[str, str]:
+    """NVRTC for programs without torch, which would find it beside it."""
+    import nvidia
+
+    found = [f for folder in nvidia.__path__ for f in glob.glob(f"{folder}/*/lib/libnvrtc.so.*[0-9]")]
+    found = [f for f in found if "builtins" not in f]
+    return {"NVFUSER_GO_LIBNVRTC": sorted(found)[-1]} if found else {}
+
+
+def sanitizer() -> str | None:
+    found = shutil.which("compute-sanitizer")
+    usual = "/usr/local/cuda/bin/compute-sanitizer"
+    return found or (usual if os.path.exists(usual) else None)
+
+
+def go_steps(every: int) -> list[Step]:
+    environment = compiler() | {"PYTHON": sys.executable}
+    tests, cubins = ROOT / "tests" / "go", str(PROGRAMS / "cubins")
+    verbose = ["-gpu", "-test.v"]
+    return [
+        Step("driver", [str(PROGRAMS / "driver.test"), "-test.run", "^TestGPU$", *verbose], ROOT, environment),
+        Step(
+            "functions",
+            [
+                str(PROGRAMS / "cuda.test"),
+                "-test.run",
+                "^(TestRows|TestConversions|TestFeaturesRun|TestRandom)",
+                *verbose,
+            ],
+            ROOT / "codegen" / "cuda",
+            environment,
+        ),
+        Step(
+            "kernels",
+            [str(PROGRAMS / "tests.test"), "-test.run", "^(TestCorpus|TestExecutorOnGPU|TestRandom.*)$/^gpu$"]
+            + ["-cubins", cubins, "-every", str(every), *verbose],
+            tests,
+            environment,
+        ),
+    ]
+
+
+def pytest_step(shard: str, every: int) -> Step:
+    report = PROGRAMS / "logs" / f"pytest_{shard.replace('/', '_')}.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", "tests/gpu"]
+    paths = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
+    environment = {"GPU_TESTS_SHARD": shard, "GPU_TESTS_EVERY": str(every), "PYTHONPATH": paths}
+    return Step(f"pytest {shard}", command, ROOT, environment, "pytest", report)
+
+
+def sanitizer_step(tool: str, program: str, every: int) -> Step:
+    log = PROGRAMS / "logs" / f"{tool}.log"
+    command = [program, "--tool", tool, "--log-file", str(log), "--error-exitcode", "1"]
+    command += [str(PROGRAMS / "tests.test"), "-test.run", "^(TestCorpus|TestExecutorOnGPU)$/^gpu$", "-sanitized"]
+    command += ["-gpu", "-test.v", "-cubins", str(PROGRAMS / "cubins"), "-every", str(every)]
+    return Step(tool, command, ROOT / "tests" / "go", compiler(), "sanitizer", log)
+
+
+def everything(only: set[str], every: int, jobs: int) -> list[Result]:
+    """All steps, in groups that run one after the other; the steps of a group run at once."""
+    why = programs() if only & {"go", "sanitizers"} else ""
+    groups: list[list[Step]] = []
+    results: list[Result] = []
+    if "go" in only:
+        if why:
+            results.append(Result("go", why=why))
+        else:
+            groups += [go_steps(every)[:1], go_steps(every)[1:]]
+    if "pytest" in only:
+        groups += [[pytest_step(f"{i}/{jobs}", every) for i in range(jobs)], [pytest_step("alone", every)]]
+    if "sanitizers" in only:
+        program = sanitizer()
+        if why or not program:
+            results.append(Result("sanitizers", why=why or "compute-sanitizer is not on PATH"))
+        else:
+            groups.append([sanitizer_step(tool, program, every) for tool in TOOLS])
+    (PROGRAMS / "logs").mkdir(parents=True, exist_ok=True)
+    for group in groups:
+        with ThreadPoolExecutor(len(group)) as pool:
+            for result in pool.map(run, group):
+                print(line(result), flush=True)
+                results.append(result)
+    return results
+
+
+# ---- The summary ----
+
+
+def line(r: Result) -> str:
+    counts = f"{r.passed:6} passed {r.failed:4} failed {r.skipped:4} skipped"
+    return f"{r.name:16} {r.status:9} {r.seconds:6.1f} s {counts} {r.why}"
+
+
+def machine() -> dict:
+    import torch
+
+    from nvfuser_go import _C
+
+    named = {what: value for what, _, value in (row.partition("\t") for row in _C.cuda().splitlines())}
+    commit = PROGRAMS / "COMMIT"
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        described = commit.read_text().strip() if commit.exists() else "unknown"
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": described,
+        "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "torch": torch.__version__,
+        "found": named,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--out", type=Path, help="where the results go as JSON; default: benchmarks/results/gpu-DATE.json"
+    )
+    parser.add_argument("--every", type=int, default=1, help="a sample: one case of so many (default: all)")
+    parser.add_argument("--only", default="go,pytest,sanitizers", help="some of go, pytest, sanitizers")
+    parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 16), help="processes of pytest at once")
+    arguments = parser.parse_args()
+    sys.path.insert(0, str(ROOT / "python"))
+    about = machine()
+    if not about["devices"]:
+        print("There is no CUDA device: every test would be skipped.", file=sys.stderr)
+        return 1
+    print(json.dumps(about, indent=1), flush=True)
+    began = time.monotonic()
+    results = everything(set(arguments.only.split(",")), arguments.every, arguments.jobs)
+    about |= {"seconds": round(time.monotonic() - began, 1), "every": arguments.every}
+    about["steps"] = [asdict(r) for r in results]
+    out = arguments.out or ROOT / "benchmarks" / "results" / f"gpu-{about['date'][:10]}-{about['commit']}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(about, indent=1) + "\n")
+    for r in results:
+        for text in r.failures:
+            print(f"\n[{r.name}] {text}")
+    bad = [r for r in results if r.status != "passed"]
+    total = {what: sum(getattr(r, what) for r in results) for what in ("passed", "failed", "skipped")}
+    print(
+        f"\n{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped in {about['seconds']:.0f} s"
+    )
+    print("PASSED" if not bad else "NOT PASSED: " + ", ".join(f"{r.name} ({r.status})" for r in bad))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
