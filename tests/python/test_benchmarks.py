@@ -107,6 +107,55 @@ def test_columns_take_turns():
     assert marks[1] == 6
 
 
+class FakeGPU:
+    """Stands for torch.cuda and for the cache: time passes in calls alone, and every step is noted."""
+
+    def __init__(self):
+        self.now, self.steps = 0.0, []
+
+    def Event(self, enable_timing):
+        assert enable_timing
+        gpu = self
+
+        class Event:
+            def record(self):
+                self.at = gpu.now
+
+            def elapsed_time(self, end):
+                return end.at - self.at
+
+        return Event()
+
+    def _sleep(self, cycles):
+        self.steps.append("sleep")
+
+    def synchronize(self):
+        self.steps.append("synchronize")
+
+    def prepare(self, state, turn):
+        self.now += 100
+        self.steps.append(state)
+
+    def call(self, name, milliseconds):
+        def run():
+            self.now += milliseconds
+            self.steps.append(name)
+
+        return run
+
+
+def test_device_times_are_of_the_calls_in_both_states(monkeypatch):
+    fake = FakeGPU()
+    monkeypatch.setattr(timing.torch, "cuda", fake)
+    times = timing.device_times({"a": fake.call("a", 1.0), "b": fake.call("b", 0.5)}, fake, rounds=2)
+    assert times == {state: {"a": [1000.0, 1000.0], "b": [500.0, 500.0]} for state in timing.STATES}
+    assert fake.steps[:7] == ["a", "a", "a", "b", "b", "b", "synchronize"]
+    for at, state in ((7, "dirty"), (19, "clean")):
+        first = ["sleep", state, "a", state, "b", "synchronize"]
+        second = ["sleep", state, "b", state, "a", "synchronize"]
+        assert fake.steps[at : at + 12] == first + second
+
+
 # A result as gpu.py writes it, with times of our choice.
 def timed(us, **more):
     return {**more, **{state: {"p10": us, "p50": us, "p90": us} for state in timing.STATES}}
