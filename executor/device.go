@@ -1,6 +1,12 @@
 package executor
 
 import (
+	"fmt"
+	"strings"
+
+	"nvfuser_go/codegen/cuda"
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
 	"nvfuser_go/cudadrv"
 )
 
@@ -32,4 +38,57 @@ type Workspace struct {
 // Counts returns how many values a call brings.
 func (p *Plan) Counts() cudadrv.ValueCounts {
 	return cudadrv.ValueCounts{Inputs: len(p.inputs), Outputs: len(p.Outputs), Workspaces: len(p.Device.Workspaces), Scalars: p.Device.Scalars}
+}
+
+// String shows the program: a line for each workspace, and for each launch one and
+// one for each argument, with its place in the parameter structure.
+func (d *DeviceProgram) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "on cuda:%d", d.Device)
+	if d.Draws > 0 {
+		fmt.Fprintf(&b, ", the offset moves by %d", d.Draws)
+	}
+	b.WriteString("\n")
+	for i, w := range d.Workspaces {
+		fmt.Fprintf(&b, "workspace %d: %d bytes", i, w.Bytes)
+		if w.Zeroed {
+			b.WriteString(" of zeros")
+		}
+		b.WriteString("\n")
+	}
+	for i := range d.Launches {
+		l := &d.Launches[i]
+		fmt.Fprintf(&b, "launch %d: %s, grid %v, block %v", i, l.Function.Name, l.Grid, l.Block)
+		if l.Shared > 0 {
+			fmt.Fprintf(&b, ", %d bytes of shared memory", l.Shared)
+		}
+		b.WriteString("\n")
+		k := d.kernels[i].kernel
+		for j, at := range cuda.Layout(k).Fields {
+			a := &k.Arguments[j]
+			fmt.Fprintf(&b, "  %d: %s = %s\n", at.Offset, a.Name, d.value(l, k, a, at))
+		}
+	}
+	return b.String()
+}
+
+// value shows the value of an argument, or what calls bring.
+func (d *DeviceProgram) value(l *cudadrv.LaunchBlock, k *kir.Kernel, a *kir.Argument, at cuda.Field) string {
+	for _, p := range l.Patches {
+		switch {
+		case p.Offset != at.Offset:
+		case p.Value == cudadrv.RandomSeed || p.Value == cudadrv.RandomOffset:
+			return p.Value.String()
+		default:
+			return fmt.Sprintf("%v %d", p.Value, p.Index)
+		}
+	}
+	bytes := l.Arguments[at.Offset : at.Offset+at.Size]
+	switch a.Kind {
+	case kir.IndexScalar:
+		return fmt.Sprint(element(k.Index, bytes).I)
+	case kir.ValueScalar:
+		return core.PythonLiteral(element(a.DType, bytes)) + " as " + a.DType.Text()
+	}
+	return fmt.Sprintf("%#x", bytes)
 }

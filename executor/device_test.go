@@ -8,9 +8,11 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
 	"nvfuser_go/cudadrv"
 	"nvfuser_go/cudadrv/fake"
 	"nvfuser_go/executor"
+	"nvfuser_go/internal/golden"
 )
 
 func h100s(n int) *fake.Driver {
@@ -28,6 +30,20 @@ func onDevice(device int, address uintptr, sizes, strides []int64) executor.Inpu
 		Data: unsafe.Add(unsafe.Pointer(nil), address), Sizes: sizes, Strides: strides}
 }
 
+// vector is a dense one of n elements of float32.
+func vector(address uintptr, n int64) executor.Input {
+	return onDevice(0, address, []int64{n}, []int64{1})
+}
+
+func number(x float64) executor.Input {
+	return executor.Input{Scalar: scalar.Value{Type: dtype.Double, Re: x}}
+}
+
+// hostScalar is a tensor of the CPU without dimensions.
+func hostScalar(x *float32) executor.Input {
+	return executor.Input{Tensor: true, DType: dtype.Float, Data: unsafe.Pointer(x), Sizes: []int64{}, Strides: []int64{}}
+}
+
 func parsed(t testing.TB, text string) *core.Fusion {
 	t.Helper()
 	f, err := core.Parse(text)
@@ -36,11 +52,35 @@ func parsed(t testing.TB, text string) *core.Fusion {
 	return f
 }
 
-func TestDeviceRelu(t *testing.T) {
-	driver := h100s(2)
-	e, err := executor.NewCache(4, driver).Executor(parsed(t, "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n%1 = relu %0\noutput %1\n"))
+func deviceExecutor(t testing.TB, driver cudadrv.Driver, text string) *executor.Executor {
+	t.Helper()
+	e, err := executor.NewCache(4, driver).Executor(parsed(t, text))
 	require.NoError(t, err)
-	plan, err := e.Plan([]executor.Input{onDevice(1, 0x1000, []int64{1000, 512}, []int64{512, 1})})
+	return e
+}
+
+const (
+	reluText = `%0 = tensor f32 [-1] contiguity=[yes]
+%1 = relu %0
+output %1
+`
+	scaledText = `%0 = tensor f32 [-1] contiguity=[yes]
+$0 = scalar f64
+%1 = mul %0, $0
+output %1
+`
+	updateText = `%0 = tensor f32 [-1] contiguity=[yes]
+%1 = tensor f32 [-1] contiguity=[yes]
+%2 = add %0, %1
+output %2 alias %0
+`
+)
+
+// TestDeviceReluBytes: the parameters of one launch, byte for byte.
+func TestDeviceReluBytes(t *testing.T) {
+	driver := h100s(2)
+	e := deviceExecutor(t, driver, reluText)
+	plan, err := e.Plan([]executor.Input{onDevice(1, 0x1000, []int64{1000}, []int64{1})})
 	requireNoError(t, err)
 	d := plan.Device
 	require.Equal(t, 1, d.Device)
@@ -48,14 +88,37 @@ func TestDeviceRelu(t *testing.T) {
 	require.Empty(t, d.Workspaces)
 	require.NoError(t, driver.Launch(&d.Launches[0], cudadrv.CallValues{Inputs: []uintptr{0x1000}, Outputs: []uintptr{0x2000}}, 5))
 	got := driver.Launches()[0]
-	require.Equal(t, [3]uint32{1000, 1, 1}, got.Block.Grid)
-	require.Equal(t, [3]uint32{128, 1, 1}, got.Block.Block)
 	require.Equal(t, []byte{
-		0, 2, 0, 0, 0xe8, 3, 0, 0, // sizes, the inner one first
+		0xe8, 3, 0, 0, 0, 0, 0, 0, // the size, and nothing
 		0, 0x10, 0, 0, 0, 0, 0, 0,
 		0, 0x20, 0, 0, 0, 0, 0, 0,
 	}, got.Arguments)
 	require.Equal(t, uintptr(5), got.Stream)
+	require.Zero(t, got.Block.Cluster)
 	require.Equal(t, "sm_90a", driver.Compiles()[0].Options.Arch)
-	require.Contains(t, driver.Compiles()[0].Source, "__global__")
+}
+
+// TestDevicePrograms shows the programs of plans.
+func TestDevicePrograms(t *testing.T) {
+	x := float32(1.5)
+	cases := map[string][]executor.Input{
+		"relu":             {vector(0x1000, 1000)},
+		"strides":          {onDevice(0, 0x1000, []int64{30, 40}, []int64{1, 30}), onDevice(0, 0x1004, []int64{30, 40}, []int64{50, 1})},
+		"scalar":           {vector(0x1000, 1000), number(0.5)},
+		"host tensor":      {vector(0x1000, 1000), hostScalar(&x)},
+		"random":           {vector(0x1000, 1000)},
+		"in place":         {vector(0x1000, 1000), vector(0x8000, 1000)},
+		"in place, shared": {vector(0x1000, 1000), vector(0x1010, 1000)},
+		"input returned":   {onDevice(0, 0x1000, []int64{30, 40}, []int64{1, 30})},
+		"two kernels":      {vector(0x1000, 1000), vector(0x8000, 77)},
+		"no elements":      {vector(0, 0)},
+		"64 bits":          {onDevice(0, 0x1000, []int64{3 << 30}, []int64{1})},
+	}
+	golden.Run(t, "testdata/device/*.txtar", "fusion", func(t *testing.T, in, section string) string {
+		inputs, ok := cases[section]
+		require.True(t, ok, section)
+		plan, err := deviceExecutor(t, h100s(1), in).Plan(inputs)
+		requireNoError(t, err)
+		return plan.Device.String()
+	})
 }

@@ -253,7 +253,10 @@ func (l *launcher) size(h *host, block *cudadrv.LaunchBlock) error {
 		return tooLarge(err.Error())
 	}
 	for d := range 3 {
-		block.Grid[d], block.Block[d], block.Cluster[d] = uint32(grid[d]), uint32(threads[d]), uint32(k.Launch.Cluster[d])
+		block.Grid[d], block.Block[d] = uint32(grid[d]), uint32(threads[d])
+	}
+	if c := k.Launch.Cluster; max(c[0], c[1], c[2]) > 1 {
+		block.Cluster = [3]uint32{uint32(max(c[0], 1)), uint32(max(c[1], 1)), uint32(max(c[2], 1))}
 	}
 	block.Shared = uint32(shared)
 	return nil

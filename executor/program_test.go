@@ -32,6 +32,12 @@ func (p *program) tensorOf(t dtype.Type, shape ...int64) core.ValID {
 	return v
 }
 
+func (p *program) scalar(t dtype.Type) core.ValID {
+	v, err := p.f.DefineScalar(t)
+	require.NoError(p.t, err)
+	return v
+}
+
 // call calls an op on values, numbers and lists of them and returns its first
 // result.
 func (p *program) call(name string, args ...any) core.ValID {

@@ -1,0 +1,339 @@
+package executor_test
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/cudadrv"
+	"nvfuser_go/cudadrv/fake"
+	"nvfuser_go/executor"
+)
+
+// TestDeviceKeys: what one plan serves, and what needs another one.
+func TestDeviceKeys(t *testing.T) {
+	driver := h100s(2)
+	e := deviceExecutor(t, driver, scaledText)
+	plan := func(x executor.Input, factor float64) *executor.Plan {
+		p, err := e.Plan([]executor.Input{x, number(factor)})
+		requireNoError(t, err)
+		return p
+	}
+	first := plan(vector(0x1000, 1000), 0.001)
+	require.Same(t, first, plan(vector(0x1010, 1000), 0.001), "another address")
+	require.Same(t, first, plan(vector(0x1000, 1000), 0.002), "another number")
+	seen := []*executor.Plan{first}
+	for _, other := range []executor.Input{
+		vector(0x1008, 1000), vector(0x1004, 1000), // less aligned
+		vector(0x1000, 1001),
+		onDevice(1, 0x1000, []int64{1000}, []int64{1}),
+	} {
+		p := plan(other, 0.001)
+		require.NotContains(t, seen, p)
+		seen = append(seen, p)
+	}
+}
+
+// TestDeviceNumbers: one plan, with the number of each call among its words.
+func TestDeviceNumbers(t *testing.T) {
+	e := deviceExecutor(t, h100s(1), scaledText)
+	for _, x := range []float64{0.001, 0.1, -3, math.Inf(1)} {
+		inputs := []executor.Input{vector(0x1000, 10), number(x)}
+		plan, err := e.Plan(inputs)
+		requireNoError(t, err)
+		words := make([]uint64, plan.Device.Scalars)
+		require.NoError(t, plan.Evaluate(inputs, words))
+		require.Equal(t, []uint64{uint64(math.Float32bits(float32(x)))}, words)
+	}
+	_, built := e.Plans()
+	require.Equal(t, 1, built)
+}
+
+// TestDeviceNumbersWithoutValue: a division by zero is the user's mistake, and
+// one that is not asked for is none.
+func TestDeviceNumbersWithoutValue(t *testing.T) {
+	const text = `%0 = tensor i64 [-1] contiguity=[yes]
+$0 = scalar i64
+$1 = i.truncdiv 12:i64, $0 : i64
+%1 = mul %0, $1
+output %1
+`
+	e := deviceExecutor(t, h100s(1), text)
+	x := vector(0x1000, 10)
+	x.DType = dtype.Int
+	for divisor, want := range map[int64]uint64{5: 2, -5: 1<<64 - 2, 0: 0} {
+		inputs := []executor.Input{x, {Scalar: scalar.Value{Type: dtype.Int, I: divisor}}}
+		plan, err := e.Plan(inputs)
+		requireNoError(t, err)
+		words := make([]uint64, plan.Device.Scalars)
+		require.Len(t, words, 1)
+		if err = plan.Evaluate(inputs, words); divisor == 0 {
+			var mistake *core.InvalidArgument
+			require.ErrorAs(t, err, &mistake)
+			require.ErrorContains(t, err, "division by zero")
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, want, words[0])
+	}
+}
+
+// TestEvaluateAllocatesNothing, with operations of the scalar algebra, rows and
+// tensors of the host.
+func TestEvaluateAllocatesNothing(t *testing.T) {
+	e := newEvaluation(t)
+	require.Zero(t, testing.AllocsPerRun(100, func() { e.run(t) }))
+}
+
+func BenchmarkEvaluate(b *testing.B) {
+	e := newEvaluation(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		e.run(b)
+	}
+}
+
+type evaluation struct {
+	plan   *executor.Plan
+	inputs []executor.Input
+	words  []uint64
+}
+
+func newEvaluation(t testing.TB) *evaluation {
+	x := float32(2)
+	c := newCase(t, func(p *program) {
+		v, s, u := p.tensor(-1), p.scalar(dtype.Double), p.tensor()
+		p.output(p.call("mul", p.call("add", v, p.call("neg", p.call("mul", s, s))), p.call("broadcast", u, []bool{true})))
+	}, []int64{10}, nil, nil)
+	e := &evaluation{inputs: []executor.Input{vector(0x1000, 10), number(3), hostScalar(&x)}}
+	x2, err := executor.NewCache(1, h100s(1)).Executor(c.Fusion)
+	require.NoError(t, err)
+	e.plan, err = x2.Plan(e.inputs)
+	requireNoError(t, err)
+	e.words = make([]uint64, e.plan.Device.Scalars)
+	e.run(t)
+	require.ElementsMatch(t, []uint64{uint64(math.Float32bits(-9)), uint64(math.Float32bits(2))}, e.words)
+	return e
+}
+
+func (e *evaluation) run(t testing.TB) {
+	if err := e.plan.Evaluate(e.inputs, e.words); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDeviceCompilesOnce: many goroutines ask for one plan, and fusions for equal
+// kernels.
+func TestDeviceCompilesOnce(t *testing.T) {
+	driver := h100s(1)
+	cache := executor.NewCache(4, driver)
+	f := parsed(t, reluText)
+	plans := make([]*executor.Plan, 8)
+	var all sync.WaitGroup
+	for i := range plans {
+		all.Go(func() {
+			e, err := cache.Executor(f)
+			if err == nil {
+				plans[i], err = e.Plan([]executor.Input{vector(0x1000, 1000)})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for _, p := range plans {
+		require.Same(t, plans[0], p)
+	}
+	e, err := cache.Executor(f)
+	require.NoError(t, err)
+	other, err := e.Plan([]executor.Input{vector(0x1000, 2000)})
+	requireNoError(t, err)
+	require.Equal(t, plans[0].Device.Launches[0].Function, other.Device.Launches[0].Function)
+	require.Len(t, driver.Compiles(), 1)
+	require.Len(t, driver.Loads(), 1)
+}
+
+// TestDeviceFailures: an error of a call leaves nothing behind, and the next one
+// succeeds.
+func TestDeviceFailures(t *testing.T) {
+	memory := &cudadrv.CallError{Call: "cuModuleLoadData", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"}
+	for _, test := range []struct {
+		name, call string
+		err        error
+		check      func(t *testing.T, err error)
+	}{
+		{"no compiler", "Compile", &cudadrv.Unavailable{Library: "NVRTC"}, func(t *testing.T, err error) {
+			var refused *core.Unsupported
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, "cuda", refused.Refusals[0].By)
+			require.Contains(t, refused.Refusals[0].Sentence, "NVRTC was not found")
+		}},
+		{"our mistake", "Compile", &cudadrv.CompileError{Source: "line\nother", Flags: []string{"-x"}, Log: "expected a }"}, func(t *testing.T, err error) {
+			var bug *executor.Bug
+			require.ErrorAs(t, err, &bug)
+			require.Contains(t, bug.Error(), "expected a }")
+			require.Contains(t, bug.Reproducer, "relu")
+			require.Contains(t, bug.Reproducer, "# // -x\n# line\n# other\n")
+			_, err = core.Parse(bug.Reproducer)
+			require.NoError(t, err)
+		}},
+		{"memory", "Load", memory, func(t *testing.T, err error) { require.ErrorIs(t, err, memory) }},
+		{"properties", "Properties", &cudadrv.Unsupported{What: "too old"}, func(t *testing.T, err error) {
+			var refused *core.Unsupported
+			require.ErrorAs(t, err, &refused)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			driver, fails := h100s(1), true
+			driver.Fail = func(call string) error {
+				if fails && call == test.call {
+					return test.err
+				}
+				return nil
+			}
+			e := deviceExecutor(t, driver, reluText)
+			inputs := []executor.Input{vector(0x1000, 1000)}
+			_, err := e.Plan(inputs)
+			require.Error(t, err)
+			test.check(t, err)
+			held, _ := e.Plans()
+			require.Zero(t, held)
+			fails = false
+			_, err = e.Plan(inputs)
+			requireNoError(t, err)
+		})
+	}
+}
+
+// TestDeviceWithFewRegisters: a kernel whose registers do not fit is compiled for
+// fewer.
+func TestDeviceWithFewRegisters(t *testing.T) {
+	driver := &greedy{Driver: h100s(1)}
+	plan, err := deviceExecutor(t, driver, reluText).Plan([]executor.Input{vector(0x1000, 1<<20)})
+	requireNoError(t, err)
+	compiles := driver.Compiles()
+	require.Len(t, compiles, 2)
+	threads := int(plan.Device.Launches[0].Block[0])
+	require.Equal(t, fake.H100.RegistersPerProcessor/threads/8*8, compiles[1].Options.MaxRegisters)
+}
+
+// greedy loads functions for few threads, until the registers are limited.
+type greedy struct {
+	*fake.Driver
+}
+
+func (d *greedy) Load(device int, cubin []byte, kernel string, o cudadrv.LoadOptions) (cudadrv.Function, error) {
+	f, err := d.Driver.Load(device, cubin, kernel, o)
+	if compiles := d.Compiles(); compiles[len(compiles)-1].Options.MaxRegisters == 0 {
+		f.MaxThreads = 32
+	}
+	return f, err
+}
+
+// TestDeviceLimits: what the device cannot launch is not compiled.
+func TestDeviceLimits(t *testing.T) {
+	driver := h100s(1)
+	driver.Present[0].ThreadsPerBlock = 16
+	c := newCase(t, func(p *program) { p.output(p.call("neg", p.tensor(-1))) }, []int64{100})
+	s := schedule.New(c.Fusion)
+	v := c.Fusion.Outputs()[0].Val
+	require.NoError(t, s.Split(v, 0, 128, true))
+	require.NoError(t, s.Parallelize(v, 1, schedule.TIDx))
+	_, err := executor.NewCache(1, driver).Scheduled(c.Fusion, s, executor.AnyLaunch).Plan([]executor.Input{vector(0x1000, 100)})
+	require.ErrorContains(t, err, "the number of threads of a block is 128, and the device has at most 16")
+	require.Empty(t, driver.Compiles())
+}
+
+// TestPlace: where a run takes place.
+func TestPlace(t *testing.T) {
+	x := float32(1)
+	cpu, cuda1 := &executor.Device{}, &executor.Device{Type: executor.CUDA, Index: 1}
+	many := executor.Input{Tensor: true, DType: dtype.Float, Data: unsafe.Pointer(&x), Sizes: []int64{1}, Strides: []int64{1}}
+	small := onDevice(1, 0x1000, []int64{}, []int64{})
+	for _, test := range []struct {
+		name    string
+		inputs  []executor.Input
+		device  *executor.Device
+		devices int
+		want    string
+	}{
+		{"a tensor of a device", []executor.Input{onDevice(1, 0x1000, []int64{1}, []int64{1})}, nil, 2, "cuda:1"},
+		{"and a small one of the CPU", []executor.Input{onDevice(1, 0x1000, []int64{1}, []int64{1}), hostScalar(&x)}, cpu, 2, "cuda:1"},
+		{"a small one of a device", []executor.Input{small, hostScalar(&x)}, nil, 2, "cuda:1"},
+		{"of the CPU", []executor.Input{many, hostScalar(&x)}, cuda1, 2, "cpu"},
+		{"small ones of the CPU", []executor.Input{hostScalar(&x)}, nil, 2, "cpu"},
+		{"and a device", []executor.Input{hostScalar(&x)}, cuda1, 2, "cuda:1"},
+		{"nothing", nil, nil, 2, "cuda:0"},
+		{"nothing, and no device", nil, nil, 0, "cpu"},
+		{"nothing, and the CPU", nil, cpu, 2, "cpu"},
+		{"a device that is not there", nil, &executor.Device{Type: executor.CUDA, Index: 2}, 2, "execute(): there is no device cuda:2; this machine has 2 CUDA devices"},
+		{"two devices", []executor.Input{onDevice(1, 0x1000, []int64{1}, []int64{1}), onDevice(0, 0x1000, []int64{}, []int64{})}, nil, 2,
+			"execute(): input 0 (tv0) is on cuda:1 and input 1 (tv1) is on cuda:0; all tensors must be on one device"},
+		{"a device and the CPU", []executor.Input{many, small}, nil, 2,
+			"execute(): input 0 (tv0) is on cpu and input 1 (tv1) is on cuda:1; all tensors must be on one device"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := &program{t, core.NewFusion()}
+			var tensors []core.ValID
+			for i := range test.inputs {
+				shape := make([]int64, len(test.inputs[i].Sizes))
+				for d := range shape {
+					shape[d] = -1
+				}
+				tensors = append(tensors, p.tensor(shape...))
+			}
+			for _, v := range tensors {
+				p.output(p.call("neg", v))
+			}
+			p.output(p.call("full", []int{3}, 2.0, dtype.Float))
+			p.f.Freeze()
+			e, err := executor.NewCache(1, h100s(test.devices)).Executor(p.f)
+			require.NoError(t, err)
+			plan, err := e.PlanWith(test.inputs, executor.Options{Device: test.device})
+			got := "cpu"
+			switch {
+			case err != nil:
+				got = err.Error()
+			case plan.Device != nil:
+				got = executor.Device{Type: executor.CUDA, Index: plan.Device.Device}.String()
+			}
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+// TestDeviceWritesToTheHost refuses an output in memory of the CPU.
+func TestDeviceWritesToTheHost(t *testing.T) {
+	x := float32(1)
+	c := newCase(t, func(p *program) {
+		v, u := p.tensor(-1), p.tensor()
+		p.output(p.call("neg", v))
+		p.alias(p.call("neg", u), u)
+	}, []int64{10}, nil)
+	e, err := executor.NewCache(1, h100s(1)).Executor(c.Fusion)
+	require.NoError(t, err)
+	_, err = e.Plan([]executor.Input{vector(0x1000, 10), hostScalar(&x)})
+	var mistake *core.InvalidArgument
+	require.True(t, errors.As(err, &mistake), "%v", err)
+	require.ErrorContains(t, err, "input 1 (tv1) receives an output and is on cpu")
+}
+
+// BenchmarkPlan measures what a new kernel costs beside the compiler.
+func BenchmarkPlan(b *testing.B) {
+	for b.Loop() {
+		c := newCase(b, func(p *program) { p.output(benchPrograms["gelu"](p)) }, []int64{64, 64})
+		e, err := executor.NewCache(1, h100s(1)).Executor(c.Fusion)
+		require.NoError(b, err)
+		_, err = e.Plan([]executor.Input{onDevice(0, 0x1000, []int64{4096, 4096}, []int64{4096, 1})})
+		require.NoError(b, err)
+	}
+}
