@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -86,6 +87,22 @@ def line(name: str, row: dict) -> str:
     percent = "/".join("-" if x is None else f"{100 * x:.1f}" for x in shares)
     noise = "/".join(f"{100 * x:.1f}" for x in row["noise"].values())
     return f"{name[:30]:30}" + "".join(map(cell, [OURS, *PEERS, *COPIES, *hand])) + f"  {percent:>11} {noise:>8}"
+
+
+def measure_rows(arguments: argparse.Namespace) -> dict:
+    """What measure_row gives, by the name of the row; each is printed as it comes."""
+    driver, cache = Driver(), Cache()
+    own = Handwritten(KERNELS, driver)
+    hand = Handwritten(arguments.handwritten, driver) if arguments.handwritten else None
+    head = [OURS, *PEERS, *COPIES, "by hand"]
+    print(f"{'us, dirty/clean':30}" + "".join(f"{x:>15}" for x in head) + "  % copy, A/A %")
+    out = {}
+    for row in chosen(arguments):
+        out[row.name] = measure_row(row, arguments, cache, own, hand)
+        print(line(row.name, out[row.name]), flush=True)
+        gc.collect()
+        torch.cuda.empty_cache()
+    return out
 
 
 def sum_of(inputs: int) -> Program:
@@ -186,30 +203,17 @@ def measure(arguments: argparse.Namespace) -> dict:
         "gpu": gpu(),
         **provenance(),
         "rounds": arguments.rounds,
+        "seconds": {},
         "rows": {},
         "host": {},
         "first": {},
     }
+    parts = {"rows": measure_rows, "host": measure_host, "first": measure_first}
     gc.disable()
-    if "rows" in arguments.only:
-        driver, cache = Driver(), Cache()
-        own = Handwritten(KERNELS, driver)
-        hand = Handwritten(arguments.handwritten, driver) if arguments.handwritten else None
-        print(
-            f"{'us, dirty/clean':30}"
-            + "".join(f"{x:>15}" for x in [OURS, *PEERS, *COPIES, "by hand"])
-            + "  % copy, A/A %"
-        )
-        for row in chosen(arguments):
-            result["rows"][row.name] = measure_row(row, arguments, cache, own, hand)
-            print(line(row.name, result["rows"][row.name]), flush=True)
-            gc.collect()
-            torch.cuda.empty_cache()
-        del cache
-    if "host" in arguments.only:
-        result["host"] = measure_host(arguments)
-    if "first" in arguments.only:
-        result["first"] = measure_first(arguments)
+    for part in arguments.only:
+        start = time.perf_counter()
+        result[part] = parts[part](arguments)
+        result["seconds"][part] = time.perf_counter() - start
     gc.enable()
     return result
 

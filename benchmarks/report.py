@@ -187,6 +187,7 @@ def markdown(result: dict) -> str:
     short = shortfalls(result)
     lines += ["", "Short of the thresholds:" if short else "No row, no time falls short of the thresholds."]
     lines += ["", *(f"- {x}" for x in short)] if short else []
+    lines += ["", "Measured in " + ", ".join(f"{t:.0f} s ({part})" for part, t in result["seconds"].items()) + "."]
     return "\n".join(lines)
 
 

@@ -182,6 +182,10 @@ def along_channels(ops, vector):
     return ops.broadcast(vector, [True, False, True, True])
 
 
+def relu(ops, x):
+    return ops.relu(x)
+
+
 def gelu_erf(ops, x):
     return ops.mul(ops.mul(x, 0.5), ops.add(ops.erf(ops.mul(x, math.sqrt(0.5))), 1.0))
 
@@ -280,7 +284,7 @@ def small_sum(label: str, elements: int) -> Row:
 
 
 ROWS: list[Row] = [
-    Row("relu bf16", lambda fd, types, x: fd.ops.relu(x), torch.relu, (X,), WIDE, TINY),
+    Row("relu bf16", in_float(relu), torch.relu, (X,), WIDE, TINY),
     Row("exp f32", lambda fd, types, x: fd.ops.exp(x), torch.exp, (Input(F32, "MN"),), HALF, TINY),
     Row("gelu tanh bf16", in_float(gelu_tanh), lambda x: F.gelu(x, approximate="tanh"), (X,), WIDE, TINY),
     Row("gelu erf bf16", in_float(gelu_erf), F.gelu, (X,), WIDE, TINY),
@@ -389,7 +393,7 @@ ROWS: list[Row] = [
     ),
     Row(
         "rows with gaps, relu bf16",
-        lambda fd, types, x: fd.ops.relu(x),
+        in_float(relu),
         torch.relu,
         (Input(BF16, "MN", "rows"),),
         WIDE,
@@ -397,7 +401,7 @@ ROWS: list[Row] = [
     ),
     Row(
         "one element off, relu bf16",
-        lambda fd, types, x: fd.ops.relu(x),
+        in_float(relu),
         torch.relu,
         (Input(BF16, "MN", "odd"),),
         WIDE,

@@ -184,6 +184,7 @@ def result(rows=None, host=None, first=None):
         "version": "0",
         "commit": "abc",
         "rounds": 3,
+        "seconds": {"rows": 2.0, "host": 1.0},
         "rows": rows or {},
         "host": host or {},
         "first": first or {},
@@ -282,6 +283,7 @@ def test_tables(full):
     assert "- bad, dirty: share of a copy: 65.33 %" in text
     assert "7.00 (7.00-7.00) 0.90" in text
     assert "falls short" not in text
+    assert text.endswith("Measured in 2 s (rows), 1 s (host).")
     del full["rows"]["bad"]
     assert "No row, no time falls short" in report.markdown(full)
 
