@@ -63,7 +63,8 @@ func (t *task) compileAny(outputs []OutputDescription, first int) (*compiled, er
 		c.taken = (first + k) % len(c.candidates)
 		var err error
 		if c.s, err = chosen.Apply(g, c.candidates[c.taken]); err != nil {
-			return c, err
+			refusals = append(refusals, scheduler.RefusalsOf(c.scheduler, err)...)
+			continue
 		}
 		c.width = 1
 		if p, ok := c.candidates[c.taken].(scheduler.Vectorized); ok {

@@ -35,24 +35,30 @@ import (
 //
 // It reports all violations it can find, not the first.
 func (s *Scheduled) Verify() error {
+	_, err := s.Verified()
+	return err
+}
+
+// Verified is Verify, and returns the mapping that it needs.
+func (s *Scheduled) Verified() (*Mapping, error) {
 	w := &verifier{s: s}
 	if err := s.f.Verify(); err != nil {
-		return err
+		return nil, err
 	}
 	for _, v := range s.Tensors() {
 		w.tensor(v)
 	}
 	if len(w.errs) > 0 { // the mapping needs sound domains
-		return errors.Join(w.errs...)
+		return nil, errors.Join(w.errs...)
 	}
 	m, err := Map(s)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, e := range s.analysis().edges {
 		w.exchange(m, e)
 	}
-	return errors.Join(w.errs...)
+	return m, errors.Join(w.errs...)
 }
 
 type verifier struct {

@@ -20,6 +20,10 @@ const (
 	mostUnroll  = 4
 )
 
+// leastGain is the share of the cost that loops of two dimensions must save: up to
+// that those of one are as fast or faster.
+const leastGain = 0.01
+
 // rowsOfStep is how many rows a thread has, unless sharing matters more.
 const rowsOfStep = 2
 
@@ -32,7 +36,7 @@ const narrowest = 32
 func (p *space) choose(device scheduler.Device) []Params {
 	flat := p.cheapest(0, 1)
 	all := []Params{p.flat(flat)}
-	best, broken := flat.cost, Params{}
+	best, broken := flat.cost*(1-leastGain), Params{}
 	for _, k := range p.breaks() {
 		if h := p.cheapest(k, rowsOfStep); h.cost*p.waste(k, h.elements) < best {
 			best, broken = h.cost*p.waste(k, h.elements), p.broken(k, h)

@@ -56,7 +56,7 @@ const name = "pointwise"
 
 func (Scheduler) Name() string { return name }
 
-func (Scheduler) Accept(g *scheduler.Segment, _ scheduler.Device) []core.Refusal {
+func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Refusal {
 	f := g.Fusion
 	refusals := scheduler.CheckClasses(f, name, scheduler.Maps)
 	if len(refusals) > 0 {
@@ -65,7 +65,7 @@ func (Scheduler) Accept(g *scheduler.Segment, _ scheduler.Device) []core.Refusal
 	if refusals = scheduler.CheckSegment(f, name); len(refusals) > 0 {
 		return refusals
 	}
-	_, err := Scheduler{}.Apply(g, simplest)
+	_, err := analyse(g).choose(device)
 	return scheduler.RefusalsOf(name, err)
 }
 
@@ -73,16 +73,71 @@ func (Scheduler) Accept(g *scheduler.Segment, _ scheduler.Device) []core.Refusal
 var simplest = Params{Threads: smallBlock, Unroll: 1, Vector: 1}
 
 func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
+	chosen, _ := analyse(g).choose(device)
 	var all []scheduler.Params
-	if p, err := analyse(g); err == nil && p.size(0, len(p.extents)) > 0 {
-		for _, q := range p.choose(device) {
-			all = append(all, q)
-		}
+	for _, q := range chosen {
+		all = append(all, q)
 	}
 	if !slices.Contains(all, scheduler.Params(simplest)) {
 		all = append(all, simplest)
 	}
 	return all
+}
+
+// An analysis is what is found out about a segment when it is accepted.
+type analysis struct {
+	f     *core.Fusion
+	space *space
+	built map[Params]*schedule.Scheduled // that nobody has asked for
+	err   error                          // why it is not accepted
+}
+
+// analyse returns the analysis of g, made once.
+func analyse(g *scheduler.Segment) *analysis {
+	return scheduler.Remember(g, Scheduler{}, func() *analysis {
+		a := &analysis{f: g.Fusion, built: map[Params]*schedule.Scheduled{}}
+		ref, err := reference(g)
+		if err == nil {
+			a.space, err = newSpace(g, ref)
+		}
+		if a.err = err; err != nil || slices.IsSorted(a.space.order) {
+			return a
+		}
+		if a.try(simplest) != nil { // some tensor cannot follow in this order
+			a.space.sortAsDefined()
+		}
+		return a
+	})
+}
+
+// try builds the schedule with q, to be kept until it is asked for.
+func (a *analysis) try(q Params) error {
+	if a.built[q] != nil {
+		return nil
+	}
+	s, err := q.build(a.f, a.space)
+	if err == nil {
+		a.built[q] = s
+	}
+	return err
+}
+
+// choose returns the choices, of which the first can be applied, or why none can.
+func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
+	if a.err != nil {
+		return nil, a.err
+	}
+	var all []Params
+	if p := a.space; p.size(0, len(p.extents)) > 0 {
+		all = p.choose(device)
+	}
+	for len(all) > 0 && a.try(all[0]) != nil {
+		all = all[1:]
+	}
+	if len(all) == 0 {
+		return nil, a.try(simplest)
+	}
+	return all, nil
 }
 
 // widest returns the outputs, those with most axes that are not broadcast first.
@@ -103,12 +158,13 @@ func widest(f *core.Fusion) []core.ValID {
 	return outputs
 }
 
-// reference returns an output from which all axes of f can be reached.
-func reference(f *core.Fusion) (core.ValID, error) {
+// reference returns an output from which all axes of g can be reached.
+func reference(g *scheduler.Segment) (core.ValID, error) {
+	f := g.Fusion
 	outputs := widest(f)
 	missing := core.NoVal
 	for i, v := range outputs {
-		u, err := scheduler.Uncovered(f, v)
+		u, err := g.Uncovered(v)
 		if err != nil {
 			return v, err
 		}
@@ -123,29 +179,16 @@ func reference(f *core.Fusion) (core.ValID, error) {
 		"%s has dimensions that output %s has not, and no other output has those of all tensors", f.Name(missing), f.Name(outputs[0]))}}
 }
 
-// analyse returns the space of g, in an order that the loops of all tensors can
-// follow.
-func analyse(g *scheduler.Segment) (*space, error) {
-	ref, err := reference(g.Fusion)
-	if err != nil {
-		return nil, err
-	}
-	p, err := newSpace(g, ref)
-	if err != nil || slices.IsSorted(p.order) {
-		return p, err
-	}
-	if _, err := simplest.build(g.Fusion, p); err != nil {
-		p.sortAsDefined()
-	}
-	return p, nil
-}
-
 func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
-	p, err := analyse(g)
-	if err != nil {
-		return nil, err
+	a, q := analyse(g), params.(Params)
+	if a.err != nil {
+		return nil, a.err
 	}
-	return params.(Params).build(g.Fusion, p)
+	if s, ok := a.built[q]; ok {
+		delete(a.built, q)
+		return s, nil
+	}
+	return q.build(a.f, a.space)
 }
 
 func (q Params) build(f *core.Fusion, p *space) (*schedule.Scheduled, error) {

@@ -37,11 +37,11 @@ type piece struct {
 
 // newSpace returns the space of the segment g, which reference has all axes of.
 func newSpace(g *scheduler.Segment, reference core.ValID) (*space, error) {
-	w := &walker{g: g, f: g.Fusion, s: schedule.New(g.Fusion)}
-	var err error
-	if w.m, err = schedule.Map(w.s); err != nil {
+	m, err := g.Mapping()
+	if err != nil {
 		return nil, err
 	}
+	w := &walker{g: g, f: g.Fusion, s: m.Scheduled(), m: m}
 	p := &space{reference: reference}
 	if p.extents, err = w.sizes(reference); err != nil {
 		return nil, err

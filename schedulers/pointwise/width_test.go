@@ -148,8 +148,9 @@ func TestWidths(t *testing.T) {
 		}
 		all[0].dtype, all[0].bytes, all[0].aligned = "f32", 4, max(all[0].aligned, 4)
 		g := segmentOf(t, all, sizes)
-		p, err := analyse(g)
-		require.NoError(t, err)
+		a := analyse(g)
+		require.NoError(t, a.err)
+		p := a.space
 		for _, from := range append([]int{0}, p.breaks()...) {
 			for e := int64(1); e <= 16; e *= 2 {
 				for k, w := range p.pitchOf(from, e, 1).widths {

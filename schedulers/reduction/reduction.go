@@ -67,7 +67,7 @@ func (Scheduler) Accept(g *scheduler.Segment, _ scheduler.Device) []core.Refusal
 			return []core.Refusal{scheduler.Refuse(f, name, "operation", v, "%s is the result of %s(), which cannot be computed in steps", f.Name(v), e.Called.Name)}
 		}
 	}
-	if refusals = dependent(f, all); len(refusals) > 0 {
+	if refusals = dependent(g, all); len(refusals) > 0 {
 		return refusals
 	}
 	_, err := Scheduler{}.Apply(g, choose(f))
@@ -77,7 +77,8 @@ func (Scheduler) Accept(g *scheduler.Segment, _ scheduler.Device) []core.Refusal
 // dependent returns why the reductions cannot be computed in one pass over
 // what they reduce: one needs the result of another, or a result is needed
 // along the axes that were reduced.
-func dependent(f *core.Fusion, all []core.ValID) []core.Refusal {
+func dependent(g *scheduler.Segment, all []core.ValID) []core.Refusal {
+	f := g.Fusion
 	from := map[core.ValID]core.ValID{} // the reduction that a tensor is computed from
 	for _, id := range f.Order() {
 		e := f.Expr(id)
@@ -99,7 +100,7 @@ func dependent(f *core.Fusion, all []core.ValID) []core.Refusal {
 			}
 		}
 	}
-	u, err := scheduler.Uncovered(f, all[0])
+	u, err := g.Uncovered(all[0])
 	switch {
 	case err != nil:
 		return scheduler.RefusalsOf(name, err)

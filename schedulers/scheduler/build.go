@@ -35,20 +35,18 @@ func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(*
 	if err := finish(s); err != nil {
 		return nil, err
 	}
-	if err := s.Verify(); err != nil {
+	m, err := s.Verified()
+	if err != nil {
 		return nil, err
 	}
-	return s, checkRegisters(s)
+	return s, checkRegisters(m)
 }
 
 // checkRegisters refuses a schedule in which a thread keeps a tensor in registers
 // along an axis whose size is not constant: no number of registers holds that.
-func checkRegisters(s *schedule.Scheduled) error {
+func checkRegisters(m *schedule.Mapping) error {
+	s := m.Scheduled()
 	f := s.Fusion()
-	m, err := schedule.Map(s)
-	if err != nil {
-		return err
-	}
 	for _, v := range s.Tensors() {
 		if f.Val(v).Input || s.Memory(v) != schedule.Local {
 			continue
@@ -168,16 +166,15 @@ func Finish(s *schedule.Scheduled, reference core.ValID) error {
 	return s.InlineMost(nil, nil)
 }
 
-// Uncovered returns the first tensor that f computes, in order, that has an axis which the
+// Uncovered returns the first tensor that g computes, in order, that has an axis which the
 // axes of reference do not lead to: through operations that keep it, and through
 // the splits and merges of reshapes. It returns [core.NoVal] if there is none.
-func Uncovered(f *core.Fusion, reference core.ValID) (core.ValID, error) {
-	s := schedule.New(f)
-	m, err := schedule.Map(s)
+func (g *Segment) Uncovered(reference core.ValID) (core.ValID, error) {
+	m, err := g.Mapping()
 	if err != nil {
 		return core.NoVal, err
 	}
-	f = m.Fusion()
+	f := m.Fusion()
 	covered := map[core.AxisID]bool{}
 	isCovered := func(a core.AxisID) bool {
 		return a == core.NoAxis || f.Axis(a).Kind == core.Broadcast || covered[m.Exact(a)]
@@ -201,7 +198,7 @@ func Uncovered(f *core.Fusion, reference core.ValID) (core.ValID, error) {
 			}
 		}
 	}
-	for _, v := range s.Tensors() {
+	for _, v := range m.Scheduled().Tensors() {
 		if !f.Val(v).Input && slices.ContainsFunc(f.Val(v).Domain.Logical, func(a core.AxisID) bool { return !isCovered(a) }) {
 			return v, nil
 		}

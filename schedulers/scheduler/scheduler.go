@@ -7,8 +7,8 @@
 // # Invariants
 //
 //   - What a scheduler does depends on its arguments alone.
-//   - A segment for which Accept returns no refusals can be scheduled with each
-//     of its Candidates.
+//   - A segment for which Accept returns no refusals can be scheduled with the
+//     first of its Candidates.
 //   - Refusals name the tensor as the user does and begin with what was found.
 //
 // The package does not know the schedulers; package schedulers lists them. It

@@ -2,15 +2,44 @@ package scheduler
 
 import (
 	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
 )
 
 // A Segment is what schedulers are asked about: a frozen fusion, for tensors of
-// certain sizes that lie in memory in a certain way.
+// certain sizes that lie in memory in a certain way. It is used by one goroutine.
 type Segment struct {
 	Fusion  *core.Fusion
 	Shapes  *core.Binding // its sizes and scalars
 	Inputs  []Placement   // by input; of no meaning for scalars and tensors on the host
 	Outputs []Placement   // by output
+
+	mapping *schedule.Mapping
+	memory  map[any]any
+}
+
+// Mapping returns that of the axes of the fusion, without a schedule.
+//
+// Errors: those of [schedule.Map].
+func (g *Segment) Mapping() (*schedule.Mapping, error) {
+	var err error
+	if g.mapping == nil {
+		g.mapping, err = schedule.Map(schedule.New(g.Fusion))
+	}
+	return g.mapping, err
+}
+
+// Remember returns what made returns for key, which is made once: what a scheduler
+// finds out when it is asked whether it takes a segment serves when it does.
+func Remember[T any](g *Segment, key any, made func() T) T {
+	if x, ok := g.memory[key]; ok {
+		return x.(T)
+	}
+	if g.memory == nil {
+		g.memory = map[any]any{}
+	}
+	x := made()
+	g.memory[key] = x
+	return x
 }
 
 // A Placement says where the elements of a tensor are.
