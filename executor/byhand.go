@@ -111,13 +111,13 @@ func checkSchedule(s *schedule.Scheduled) error {
 // checkLaunch fails if the launch of c on inputs exceeds the limits, or is not as
 // demanded.
 func (e *Executor) checkLaunch(c *compiled, inputs []Input, limits kir.Limits) error {
-	h, err := c.host(&Call{Inputs: inputs})
+	h, err := c.host(inputs, core.RandomState{})
 	if err != nil {
 		return err
 	}
 	var is Launch
 	var shared int64
-	if is.Grid, is.Block, shared, err = h.integers.Launched(); err != nil {
+	if is.Grid, is.Block, shared, err = h.Launched(); err != nil {
 		return err
 	}
 	if err = limits.Check(is.Grid, is.Block, c.kernel.Launch.Cluster, shared); err == nil {

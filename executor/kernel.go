@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"unsafe"
 
+	"nvfuser_go/codegen/arguments"
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/codegen/lower"
 	"nvfuser_go/core"
@@ -91,7 +91,7 @@ func (c *compiled) lowerTo(outputs []OutputDescription) error {
 		return err
 	}
 	c.options.Value = func(h kir.HostValue) (int64, bool) {
-		n, err := c.integer(known, c.inputs, h)
+		n, err := arguments.Integer(c.s, known, hostInputs(c.inputs), h)
 		return n, err == nil
 	}
 	c.options.Promise = c.promise
@@ -161,62 +161,38 @@ func (c *compiled) layOut(outputs []OutputDescription) error {
 // A host evaluates the arguments of one launch.
 type host struct {
 	*compiled
-	call     *Call
-	b        *core.Binding
-	integers *kir.Integers
+	*arguments.Values
+	random core.RandomState
 }
 
-// host returns the host of a launch, which knows its integers. The lock must be
-// held.
-func (c *compiled) host(call *Call) (*host, error) {
-	b, err := c.s.Fusion().Bind(valuesOf(call.Inputs))
+// host returns the host of a launch. The lock must be held.
+func (c *compiled) host(inputs []Input, random core.RandomState) (*host, error) {
+	b, err := c.s.Fusion().Bind(valuesOf(inputs))
 	if err != nil {
 		return nil, err
 	}
-	h := &host{compiled: c, call: call, b: b}
-	h.integers, err = c.kernel.Integers(func(_ int, a *kir.Argument) (int64, error) { return c.integer(b, call.Inputs, a.Host) })
-	return h, err
+	values, err := arguments.New(c.s, c.kernel, b, hostInputs(inputs))
+	return &host{c, values, random}, err
 }
 
 // input returns the place of v among the inputs, or -1.
 func (h *host) input(v core.ValID) int { return slices.Index(h.s.Fusion().Inputs(), v) }
 
-func (h *host) number(a kir.Argument) (scalar.Value, error) {
-	integer := func(n int64) scalar.Value { return scalar.Value{Type: dtype.Int, I: n} }
-	switch a.Kind {
-	case kir.RandomSeed:
-		return integer(int64(h.call.Random.Seed)), nil
-	case kir.RandomOffset:
-		return integer(int64(h.call.Random.Offset)), nil
-	case kir.IndexScalar, kir.Divisor:
-		v, _, err := h.integers.Number(&a)
-		return v, err
+func (h *host) number(a kir.Argument) (scalar.Value, error) { return h.Number(&a, h.random) }
+
+// hostInputs is what numbers depend on.
+type hostInputs []Input
+
+// Stride returns that of a dimension; of no elements it does not matter.
+func (in hostInputs) Stride(i, d int) int64 {
+	if core.NumElements(in[i].Sizes) == 0 {
+		return 0
 	}
-	if a.Host.Tensor != core.NoVal {
-		x := &h.call.Inputs[h.input(a.Host.Tensor)]
-		return core.ConvertScalar(a.DType, element(x.DType, unsafe.Slice((*byte)(x.Data), x.DType.Size()))), nil
-	}
-	v, err := h.b.Value(a.Host.Scalar)
-	if err != nil {
-		return v, h.s.Fusion().ScalarError(err)
-	}
-	return core.ConvertScalar(a.DType, v), nil
+	return in[i].Strides[d]
 }
 
-// integer returns an integer of a launch with inputs, of which b is the sizes and
-// scalars.
-func (c *compiled) integer(b *core.Binding, inputs []Input, v kir.HostValue) (int64, error) {
-	if v.Stride < 0 {
-		return b.Int(v.Scalar)
-	}
-	f := c.s.Fusion()
-	alloc, _ := c.s.Allocation(v.Tensor)
-	x := &inputs[slices.Index(f.Inputs(), v.Tensor)]
-	if core.NumElements(x.Sizes) == 0 {
-		return 0, nil
-	}
-	return x.Strides[slices.Index(f.Val(v.Tensor).Domain.Logical, alloc[v.Stride])], nil
-}
+// Element reads the memory of an input.
+func (in hostInputs) Element(i int) scalar.Value { return in[i].element() }
 
 // element reads one of type t.
 func element(t dtype.Type, b []byte) scalar.Value {

@@ -215,7 +215,7 @@ func (l *launcher) place(c *compiled) {
 func (l *launcher) add(c *compiled, inputs []Input, in, out func(int) memory) error {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	h, err := c.host(&Call{Inputs: inputs})
+	h, err := c.host(inputs, core.RandomState{})
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (l *launcher) add(c *compiled, inputs []Input, in, out func(int) memory) er
 //
 // Errors: Unsupported if the device has less.
 func (l *launcher) size(h *host, block *cudadrv.LaunchBlock) error {
-	grid, threads, shared, err := h.integers.Launched()
+	grid, threads, shared, err := h.Launched()
 	if err != nil {
 		return err
 	}
@@ -358,7 +358,7 @@ func (l *launcher) memory(h *host, a *kir.Argument, in, out func(int) memory) (m
 		}
 	}
 	buffer := &h.kernel.Buffers[a.Buffer]
-	n, err := h.integers.Eval(buffer.Size)
+	n, err := h.Eval(buffer.Size)
 	return l.workspace(max(n, 0)*int64(buffer.DType.Size()), buffer.Zeroed), err
 }
 

@@ -158,7 +158,7 @@ func (r *simulation) stop() bool { return r.call.Stop != nil && r.call.Stop.Load
 
 // arguments returns those of the kernel.
 func (r *simulation) arguments() ([]sim.Argument, error) {
-	h, err := r.step.host(r.call)
+	h, err := r.step.host(r.call.Inputs, r.call.Random)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (r *simulation) arguments() ([]sim.Argument, error) {
 func (r *simulation) memory(a kir.Argument) (*sim.Memory, error) {
 	h, v := r.host, a.Host.Tensor
 	buffer := &h.kernel.Buffers[a.Buffer]
-	n, err := h.integers.Eval(buffer.Size)
+	n, err := h.Eval(buffer.Size)
 	if err != nil {
 		return nil, err
 	}

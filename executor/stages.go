@@ -205,7 +205,7 @@ func showDimensions(x *Inspection, _ []string) (string, error) {
 }
 
 func showArguments(x *Inspection, _ []string) (string, error) {
-	h, err := x.c.host(&Call{Inputs: x.inputs})
+	h, err := x.c.host(x.inputs, core.RandomState{})
 	if err != nil {
 		return "", err
 	}
@@ -225,14 +225,14 @@ func (h *host) text(a kir.Argument) (string, error) {
 	switch {
 	case a.Kind == kir.Pointer:
 		buffer := &h.kernel.Buffers[a.Buffer]
-		n, err := h.integers.Eval(buffer.Size)
+		n, err := h.Eval(buffer.Size)
 		return fmt.Sprintf("pointer to %d elements of %s", max(n, 0), buffer.DType.Text()), err
 	case a.Kind == kir.RandomSeed:
 		return "the seed of the run", nil
 	case a.Kind == kir.RandomOffset:
 		return "the offset of the run", nil
 	case a.Kind == kir.Divisor:
-		n, err := h.integers.Eval(a.Expr)
+		n, err := h.Eval(a.Expr)
 		return fmt.Sprintf("a divider by %d", n), err
 	case a.Kind == kir.ValueScalar && a.Host.Tensor != core.NoVal:
 		return "the element of " + h.s.Fusion().Name(a.Host.Tensor) + " as " + a.DType.Text(), nil
@@ -248,11 +248,11 @@ func (h *host) text(a kir.Argument) (string, error) {
 }
 
 func showLaunch(x *Inspection, _ []string) (string, error) {
-	h, err := x.c.host(&Call{Inputs: x.inputs})
+	h, err := x.c.host(x.inputs, core.RandomState{})
 	if err != nil {
 		return "", err
 	}
-	grid, block, shared, err := h.integers.Launched()
+	grid, block, shared, err := h.Launched()
 	cooperative := ""
 	if x.c.kernel.Launch.Cooperative {
 		cooperative = ", all resident at once"
@@ -262,10 +262,10 @@ func showLaunch(x *Inspection, _ []string) (string, error) {
 }
 
 func showShared(x *Inspection, _ []string) (string, error) {
-	h, err := x.c.host(&Call{Inputs: x.inputs})
+	h, err := x.c.host(x.inputs, core.RandomState{})
 	if err != nil {
 		return "", err
 	}
-	_, _, shared, err := h.integers.Launched()
+	_, _, shared, err := h.Launched()
 	return fmt.Sprintln(shared), err
 }

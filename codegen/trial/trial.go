@@ -15,13 +15,12 @@
 package trial
 
 import (
-	"fmt"
 	"slices"
 
+	"nvfuser_go/codegen/arguments"
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/codegen/sim"
 	"nvfuser_go/core"
-	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/fusionfuzz"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
@@ -71,11 +70,11 @@ type Launch struct {
 	Arguments []sim.Argument // one for each of the kernel's
 	Outputs   []kir.BufferID // with elements; none that overwrites an input
 
-	t        *Trial
-	bind     *core.Binding
-	memory   map[core.ValID]*fusionfuzz.Memory
-	pointed  map[*fusionfuzz.Memory]*sim.Memory
-	integers *kir.Integers
+	t       *Trial
+	bind    *core.Binding
+	memory  map[core.ValID]*fusionfuzz.Memory
+	pointed map[*fusionfuzz.Memory]*sim.Memory
+	values  *arguments.Values
 }
 
 // Launch makes memory and evaluates the arguments for one launch.
@@ -88,12 +87,12 @@ func (t *Trial) Launch() (*Launch, error) {
 	}
 	l := &Launch{Arguments: make([]sim.Argument, len(t.Kernel.Arguments)), t: t, bind: bind,
 		memory: map[core.ValID]*fusionfuzz.Memory{}, pointed: map[*fusionfuzz.Memory]*sim.Memory{}}
-	if l.integers, err = t.Kernel.Integers(func(_ int, a *kir.Argument) (int64, error) { return l.integer(a.Host) }); err != nil {
+	if l.values, err = arguments.New(t.Scheduled, t.Kernel, bind, inputs(t.Inputs)); err != nil {
 		return nil, err
 	}
 	for i, a := range t.Kernel.Arguments {
 		if a.Kind != kir.Pointer {
-			if err := l.number(a, &l.Arguments[i].Number); err != nil {
+			if l.Arguments[i].Number, err = l.values.Number(&a, t.Random); err != nil {
 				return nil, err
 			}
 		}
@@ -125,51 +124,12 @@ func (l *Launch) input(v core.ValID) *fusionfuzz.Input {
 	return nil
 }
 
-func (l *Launch) number(a kir.Argument, to *scalar.Value) (err error) {
-	integer := func(n int64) scalar.Value { return scalar.Value{Type: dtype.Int, I: n} }
-	switch a.Kind {
-	case kir.RandomSeed:
-		*to = integer(int64(l.t.Random.Seed))
-	case kir.RandomOffset:
-		*to = integer(int64(l.t.Random.Offset))
-	case kir.IndexScalar, kir.Divisor:
-		*to, _, err = l.integers.Number(&a)
-	case kir.ValueScalar:
-		if a.Host.Tensor != core.NoVal {
-			*to = core.ConvertScalar(a.DType, l.input(a.Host.Tensor).Array.At(0))
-			return nil
-		}
-		var v scalar.Value
-		v, err = l.bind.Value(a.Host.Scalar)
-		*to = core.ConvertScalar(a.DType, v)
-	}
-	return err
-}
-
-func (l *Launch) integer(v kir.HostValue) (int64, error) {
-	return integer(l.t.Scheduled, l.bind, l.t.Inputs, v)
-}
-
-// integer returns the value of an integer argument.
-func integer(s *schedule.Scheduled, bind *core.Binding, inputs []fusionfuzz.Input, v kir.HostValue) (int64, error) {
-	if v.Stride < 0 {
-		return bind.Int(v.Scalar)
-	}
-	f := s.Fusion()
-	alloc, _ := s.Allocation(v.Tensor)
-	in, d := slices.Index(f.Inputs(), v.Tensor), slices.Index(f.Val(v.Tensor).Domain.Logical, alloc[v.Stride])
-	if in < 0 || d < 0 {
-		return 0, fmt.Errorf("%s has no stride %d", f.Name(v.Tensor), v.Stride)
-	}
-	return inputs[in].Strides[d], nil
-}
-
 func (l *Launch) pointer(a kir.Argument) (*sim.Memory, error) {
 	f, v := l.t.Scheduled.Fusion(), a.Host.Tensor
 	isOutput := slices.ContainsFunc(f.Outputs(), func(o core.Output) bool { return o.Val == v })
 	if v == core.NoVal || !f.Val(v).Input && !isOutput { // nobody but the kernel sees it
 		b := &l.t.Kernel.Buffers[a.Buffer]
-		n, err := l.integers.Eval(b.Size)
+		n, err := l.values.Eval(b.Size)
 		return &sim.Memory{Data: make([]byte, max(n, 0)*int64(b.DType.Size())), Undefined: !b.Zeroed}, err
 	}
 	if in := l.input(v); in != nil {
@@ -220,18 +180,27 @@ func (l *Launch) dense(v core.ValID, sizes []int64) []int64 {
 	return strides
 }
 
+// inputs is what numbers of kernels depend on.
+type inputs []fusionfuzz.Input
+
+// Stride returns that of a dimension.
+func (in inputs) Stride(i, d int) int64 { return in[i].Strides[d] }
+
+// Element returns that of a tensor without dimensions.
+func (in inputs) Element(i int) scalar.Value { return in[i].Array.At(0) }
+
 // Integers returns a function that gives the integer arguments of kernels of s
-// their values on inputs, as lowering may be told them. It reports false for
+// their values on the given inputs, as lowering may be told them. It reports false for
 // what the inputs do not decide.
 //
 // Errors: those of [core.Fusion.Bind].
-func Integers(s *schedule.Scheduled, inputs []fusionfuzz.Input) (func(kir.HostValue) (int64, bool), error) {
-	bind, err := s.Fusion().Bind(Values(inputs))
+func Integers(s *schedule.Scheduled, given []fusionfuzz.Input) (func(kir.HostValue) (int64, bool), error) {
+	bind, err := s.Fusion().Bind(Values(given))
 	if err != nil {
 		return nil, err
 	}
 	return func(v kir.HostValue) (int64, bool) {
-		n, err := integer(s, bind, inputs, v)
+		n, err := arguments.Integer(s, bind, inputs(given), v)
 		return n, err == nil
 	}, nil
 }

@@ -23,6 +23,7 @@ core/dtype < core/numerics < core/scalar, core/philox < core
 core < core/schedule/... < codegen/kir < codegen/sim, codegen/cuda/...
 codegen/kir, codegen/sim < codegen/memory < codegen/lower
 core < core/fusionfuzz < core/schedule/..., passes
+codegen/kir < codegen/arguments < codegen/trial
 core/schedule/..., codegen/sim < codegen/trial < codegen/lower, executor
 core/schedule/... < schedulers/...
 passes, schedulers/... < segmenter
