@@ -78,9 +78,13 @@ type touch struct {
 // memory is shared so.
 func (c *context) touched(v core.ValID, coords []index, write bool) {
 	out, isInput := c.overwritten[v]
-	if _, isOutput := c.alias[v]; write && isOutput {
+	_, isOutput := c.alias[v]
+	switch {
+	case c.again:
+		return
+	case write && isOutput:
 		out = v
-	} else if write || !isInput {
+	case write || !isInput:
 		return
 	}
 	id := c.f.Val(c.tensor.v).Def

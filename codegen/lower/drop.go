@@ -34,7 +34,8 @@ type guarded struct {
 	// lane, of a vector of width elements, is the symbol of which one in g.
 	lane  scalar.ID
 	width int64
-	fast  bool // in a copy that makes no tests
+	each  *kir.If // copies one of them where not all exist; nil: they do if one does
+	fast  bool    // in a copy that makes no tests
 	own   []kir.BufferID
 
 	wanted   *fold // of the reduction that relies on its identity here
@@ -54,6 +55,8 @@ func (l *lowering) note(s *guarded) {
 // well, without its index tests, if nothing of that is seen:
 //
 //   - global: it accesses no global memory, and does nothing but store elements;
+//   - whole: it copies no vector of which some elements may exist without the
+//     others;
 //   - inside: the facts show that what it accesses exists, also for threads
 //     beyond the end of a loop;
 //   - own element: each point of its loops has an element of its own to write;
@@ -143,7 +146,11 @@ func (s *guarded) open() []scalar.ID {
 // eachAccess calls yield for the accesses of s to what is declared outside it.
 func (s *guarded) eachAccess(yield func(a *kir.Access, write bool)) {
 	inside := map[kir.BufferID]bool{}
-	s.s.Then.Walk(func(x kir.Statement) {
+	then := s.s.Then
+	if s.each != nil {
+		then = slices.Concat(then, s.each.Then)
+	}
+	then.Walk(func(x kir.Statement) {
 		if d, ok := x.(kir.Declare); ok {
 			inside[d.Buffer] = true
 		}
@@ -171,6 +178,9 @@ func (l *lowering) mustTest(s *guarded) (rule, why string) {
 // mustStay checks the rules that reductions have as well.
 func (l *lowering) mustStay(s *guarded) (rule, why string) {
 	k := l.b.Kernel()
+	if s.each != nil {
+		return "whole", "some elements of a vector may exist without the others"
+	}
 	for _, x := range s.s.Then {
 		switch x.(type) {
 		case kir.Assign, kir.Declare:
@@ -329,13 +339,19 @@ func (s *guarded) storeIdentity() {
 	k := s.b.Kernel()
 	var dst []kir.Access
 	s.eachAccess(func(a *kir.Access, write bool) {
-		same := func(x kir.Access) bool { return x.Buffer == a.Buffer && x.Index == a.Index }
+		same := func(x kir.Access) bool { return x.Buffer == a.Buffer && x.Index == a.Index && x.Width == a.Width }
 		if write && !slices.ContainsFunc(dst, same) {
 			dst = append(dst, *a)
 		}
 	})
 	for _, a := range dst {
 		b := &k.Buffers[a.Buffer]
+		if s.each != nil {
+			if a.Width == 1 {
+				s.each.Else = append(s.each.Else, kir.Assign{Dst: a, Value: s.b.Const(s.wanted.stored(b))})
+			}
+			continue
+		}
 		for i := range max(a.Width, 1) {
 			to := kir.Access{Buffer: a.Buffer, Coords: slices.Clone(a.Coords), Index: s.t.Add(a.Index, s.t.Int(int64(i))), Width: 1}
 			if n := len(to.Coords) - 1; n >= 0 {

@@ -15,7 +15,7 @@ func (l *lowering) statements() error {
 	return l.block(l.m.Tree(), nil)
 }
 
-// flat returns b with the bodies of conditions that always hold in their place.
+// flat returns b with, in the place of conditions that are decided, what is done.
 func (l *lowering) flat(b kir.Block) kir.Block {
 	var out kir.Block
 	for _, s := range b {
@@ -24,8 +24,12 @@ func (l *lowering) flat(b kir.Block) kir.Block {
 			s.Body = l.flat(s.Body)
 		case *kir.If:
 			s.Then, s.Else = l.flat(s.Then), l.flat(s.Else)
-			if n, ok := l.t.ConstInt(s.Cond); ok && n != 0 {
-				out = append(out, s.Then...)
+			if n, ok := l.t.ConstInt(s.Cond); ok {
+				then := s.Then
+				if n == 0 {
+					then = s.Else
+				}
+				out = append(out, then...)
 				continue
 			}
 		}

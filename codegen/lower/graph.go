@@ -80,3 +80,11 @@ func (g *graph) relations(ids []core.TransformID) []int {
 	slices.Sort(list)
 	return slices.Compact(list)
 }
+
+// made returns the classes on the side of r that a walk over it leads to.
+func (r *relation) made(forward bool) []core.AxisID {
+	if forward {
+		return r.out
+	}
+	return r.in
+}

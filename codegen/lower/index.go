@@ -27,6 +27,7 @@ type context struct {
 	// redundant says that several threads store the same.
 	redundant bool
 	reading   guard // where an asynchronous copy reads
+	again     bool  // its accesses are known from another context
 }
 
 // An alienLoop is a loop that runs over more than the tensor's axis.

@@ -18,8 +18,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"registers of unknown size", bias, func(*testing.T, *schedule.Scheduled) {},
 			"tv2 is kept in registers and has tv0_n0 elements along an axis, which is not a constant: inline it further, or keep it in shared or global memory"},
-		{"vector that does not divide", addText, func(t *testing.T, s *schedule.Scheduled) { scheduleCached(t, s, schedule.Vectorize) },
-			"tv3 is vectorized by 4, which is not known to divide the extent that is split"},
+		{"vector that does not divide a row", addText, func(t *testing.T, s *schedule.Scheduled) { scheduleCached(t, s, schedule.Vectorize) },
+			"tv3 is vectorized by 4, and the address of tv0 is not known to be a multiple of 16 bytes"},
 		{"vector of a sum", addText, func(t *testing.T, s *schedule.Scheduled) {
 			must(t, s.Split(tv(s, 2), 0, 4, true), s.Parallelize(tv(s, 2), 1, schedule.Vectorize))
 		}, "tv2 is vectorized and is the result of add(): only a copy moves several elements at once; cache it"},

@@ -218,10 +218,7 @@ func (c *context) walk(start map[core.AxisID]index, steps []step) map[core.AxisI
 	v := maps.Clone(start)
 	for _, x := range steps {
 		r := &c.graph.relation[x.relation]
-		made, from := r.in, r.out
-		if x.forward {
-			made, from = r.out, r.in
-		}
+		made, from := r.made(x.forward), r.made(!x.forward)
 		known := make([]index, len(from))
 		for i, class := range from {
 			known[i] = v[class]

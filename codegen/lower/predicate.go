@@ -104,9 +104,8 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 func (c *context) threadTests(init bool, w *unsafeWalk, steps []step, targets []core.AxisID) []test {
 	var tests []test
 	shared := c.touchesShared()
-	dividesByZero := slices.ContainsFunc(steps, c.mayDivideByZero)
 	used := func(class core.AxisID) bool {
-		return slices.Contains(targets, class) || slices.ContainsFunc(steps, func(x step) bool {
+		return slices.ContainsFunc(targets, func(a core.AxisID) bool { return c.m.AlmostExact(a) == class }) || slices.ContainsFunc(steps, func(x step) bool {
 			r := &c.graph.relation[x.relation]
 			return x.forward && slices.Contains(r.in, class) || !x.forward && slices.Contains(r.out, class)
 		})
@@ -117,26 +116,13 @@ func (c *context) threadTests(init bool, w *unsafeWalk, steps []step, targets []
 			continue
 		}
 		class, value := c.m.AlmostExact(q), c.loops[c.m.LoopClass(a)]
-		if w != nil && !dividesByZero && (!shared || c.parallel(a).IsBlock()) && c.start[class] == value && used(class) {
+		if w != nil && (!shared || c.parallel(a).IsBlock()) && c.start[class] == value && used(class) {
 			w.unsafe[class] = true
 		} else {
 			tests = append(tests, test{value, c.extent(q)})
 		}
 	}
 	return tests
-}
-
-// mayDivideByZero reports whether a step divides by an extent that may be 0. Its
-// loops then have no iteration, which must be tested before.
-func (c *context) mayDivideByZero(x step) bool {
-	t := c.f.Transform(c.graph.relation[x.relation].t)
-	switch {
-	case t.Kind == core.Merge && !x.forward:
-		return c.t.Facts(c.extent(t.In[1])).Lo < 1
-	case t.Kind == core.Split && x.forward:
-		return c.t.Facts(c.extent(t.Out[1])).Lo < 1
-	}
-	return false
 }
 
 // touchesShared reports whether the statement reads or writes shared memory.
@@ -178,31 +164,76 @@ func (c *context) rangeTests(init bool) ([]test, error) {
 	for i, a := range domain {
 		targets[i] = c.m.AlmostExact(a)
 	}
-	start := maps.Clone(c.start)
 	// Broadcasts of other tensors must not be taken as 0 here if that can be
 	// avoided: they would hide points without an element.
+	start := maps.Clone(c.start)
 	steps, ok := c.path(start, targets, t.resizes, true)
 	if !ok {
 		return nil, c.refuse("predicate", t.v, "the loops of %s do not lead to its axes, so that points without an element cannot be told", c.f.Name(t.v))
 	}
-	w := &unsafeWalk{context: c, unsafe: map[core.AxisID]bool{}, below: map[core.AxisID]index{}, notNegative: map[core.AxisID]bool{}}
-	tests := c.threadTests(init, w, steps, targets)
+	if tests, ok := c.testsOf(init, true, domain, start, steps); ok {
+		return tests, nil
+	}
+	tests, _ := c.testsOf(init, false, domain, start, steps)
+	return tests, nil
+}
+
+// testsOf returns the tests that the indices of the axes of domain are in range,
+// which steps lead to from the values of start. With follow, those of threads
+// beyond the end of a loop are made where the index is compared next, if that can
+// be, without it where the loop is. It reports whether what indices are divided by
+// is known not to be 0 where the tests hold: loops with such an extent have no
+// iteration.
+func (c *context) testsOf(init, follow bool, domain []core.AxisID, start map[core.AxisID]index, steps []step) (tests []test, ok bool) {
+	w := &unsafeWalk{context: c, unsafe: map[core.AxisID]bool{}, below: map[core.AxisID]index{}, notNegative: map[core.AxisID]bool{}, quotient: map[core.AxisID]core.AxisID{}, known: map[core.AxisID]bool{}}
+	if follow {
+		tests = c.threadTests(init, w, steps, domain)
+	} else {
+		tests = c.threadTests(init, nil, nil, nil)
+	}
+	for class := range start {
+		w.known[class] = true
+	}
+	ok = true
 	for _, x := range steps {
 		w.step(x)
+		for _, class := range c.graph.relation[x.relation].made(x.forward) {
+			w.known[class] = true
+		}
+		t := c.f.Transform(c.graph.relation[x.relation].t)
+		switch {
+		case !c.mayDivideByZero(x):
+		case x.forward:
+			ok = false
+		case follow: // what is below a product is divided by no 0
+			w.check(t.Out[0])
+		}
 	}
 	for _, a := range domain {
 		if w.unsafe[c.m.AlmostExact(a)] {
 			w.check(a)
 		}
 	}
-	value := c.walk(start, steps)
+	value := c.walk(maps.Clone(start), steps)
 	for _, class := range slices.Sorted(maps.Keys(w.below)) {
 		tests = append(tests, test{value[class], w.below[class]})
 	}
 	for _, class := range slices.Sorted(maps.Keys(w.notNegative)) {
 		tests = append(tests, test{value[class], scalar.None})
 	}
-	return tests, nil
+	return tests, ok && !slices.ContainsFunc(tests, func(x test) bool { return !isTotal(c.t, x.value, map[scalar.ID]bool{}) })
+}
+
+// mayDivideByZero reports whether a step divides by an extent that may be 0.
+func (c *context) mayDivideByZero(x step) bool {
+	t := c.f.Transform(c.graph.relation[x.relation].t)
+	switch {
+	case t.Kind == core.Merge && !x.forward:
+		return c.t.Facts(c.extent(t.In[1])).Lo < 1
+	case t.Kind == core.Split && x.forward:
+		return c.t.Facts(c.extent(t.Out[1])).Lo < 1
+	}
+	return false
 }
 
 // An unsafeWalk follows the classes whose index may reach its extent. Only
@@ -213,9 +244,22 @@ type unsafeWalk struct {
 	unsafe      map[core.AxisID]bool
 	below       map[core.AxisID]index
 	notNegative map[core.AxisID]bool
+	quotient    map[core.AxisID]core.AxisID // of classes whose index is one of a merged axis: that
+	known       map[core.AxisID]bool        // classes that have an index before the step
 }
 
-func (w *unsafeWalk) check(a core.AxisID) { w.below[w.m.AlmostExact(a)] = w.extent(a) }
+// check tests the index of an axis. That a quotient is in range is seen from what
+// is divided.
+func (w *unsafeWalk) check(a core.AxisID) {
+	for {
+		of, ok := w.quotient[w.m.AlmostExact(a)]
+		if !ok {
+			break
+		}
+		a = of
+	}
+	w.below[w.m.AlmostExact(a)] = w.extent(a)
+}
 
 func (w *unsafeWalk) divides(t *core.Transform) bool {
 	return w.isBroadcast(t.In[0]) || w.t.Divides(w.size(t.Factor), w.extent(t.In[0]))
@@ -234,6 +278,9 @@ func (w *unsafeWalk) step(x step) {
 		}
 	case r.kind == core.Merge && !x.forward: // the inner index is a remainder
 		w.unsafe[r.in[0]] = w.unsafe[r.in[0]] || w.unsafe[r.out[0]]
+		if !w.known[r.in[0]] {
+			w.quotient[r.in[0]] = t.Out[0]
+		}
 	case r.kind == core.Split:
 		w.unsafe[r.out[0]] = w.unsafe[r.out[0]] || w.unsafe[r.in[0]]
 	case r.kind == core.Merge:

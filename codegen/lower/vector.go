@@ -1,6 +1,8 @@
 package lower
 
 import (
+	"slices"
+
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
@@ -20,36 +22,38 @@ func (c *context) vectorAxis() (core.AxisID, int64) {
 	return core.NoAxis, 1
 }
 
-// vector emits a copy of width elements: they are next to each other on both
-// sides, and all or none exist. What it is not right for is refused, as the
-// other elements would be left out.
+// vector emits a copy of width elements, which are next to each other on both
+// sides. Where they need not all exist it is one instruction if they do, and else
+// a copy of each that does. What it is not right for is refused, as the other
+// elements would be left out.
 func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	e := l.f.Expr(id)
 	v := e.Out[0]
 	if e.Op != core.SetOp {
 		return l.refuse("vector", v, "%s is vectorized and is the result of %s(): only a copy moves several elements at once; cache it", l.f.Name(v), e.Op.Name)
 	}
-	dsts, srcs, first, err := l.neighbours(id, a, width)
+	dsts, srcs, whole, err := l.neighbours(id, a, width)
 	if err != nil {
 		return err
 	}
-	s, err := l.lanes(id, a, width)
+	lane, err := l.lane(id, a, width)
 	if err != nil {
 		return err
 	}
 	l.loops[l.m.LoopClass(a)] = l.t.Int(0)
 	c, reads := l.context(v, false), guard{}
+	isLocal := l.isLocal(dsts[0]) && l.isLocal(srcs[0])
+	if whole.partial && (c.isAsync() || isLocal) {
+		return l.refuse("vector", v, "%s is vectorized by %d, which is not known to divide the extent that is split", l.f.Name(v), width)
+	}
+	first := whole.guard
 	if c.isAsync() {
 		first, reads = c.zeroFilled(first)
 	}
 	l.limit(e)
 	cond := l.holds(first)
-	cache := kir.CacheDefault
-	if l.s.CacheHint(v) == schedule.CacheStreaming {
-		cache = kir.CacheStreaming
-	}
-	if l.isLocal(dsts[0]) && l.isLocal(srcs[0]) {
-		return c.under(s, cond, func() error {
+	if isLocal {
+		return c.under(lane.guarded, cond, func() error {
 			for i, dst := range dsts {
 				l.b.Add(kir.Assign{Dst: dst, Value: l.loadFrom(srcs[i])})
 			}
@@ -64,54 +68,112 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		}
 		side.Width = int(width)
 	}
-	return c.under(s, cond, func() error {
+	if whole.partial && l.fast == nil {
+		lane.context = c
+		lane.s = l.b.If(cond, func() { l.moveVector(v, dst, src) }, func() { l.oneByOne(lane) })
+		c.note(lane.guarded)
+		return nil
+	}
+	return c.under(lane.guarded, cond, func() error {
 		if c.isAsync() {
 			return c.asyncCopy(dst, src, reads)
 		}
-		if !l.isLocal(dst) && !l.isLocal(src) { // by way of registers
-			id := l.b.Local(l.name("vector"), l.b.Kernel().Buffers[src.Buffer].DType, width)
-			through := l.b.Vector(int(width), id, l.t.Int(0))
-			l.b.Add(kir.Move{Dst: through, Src: src, Cache: cache})
-			src = through
-		}
-		l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache})
+		l.moveVector(v, dst, src)
 		return nil
 	})
 }
 
+// moveVector emits the copy of a vector by one instruction on each side.
+func (l *lowering) moveVector(v core.ValID, dst, src kir.Access) {
+	cache := kir.CacheDefault
+	if l.s.CacheHint(v) == schedule.CacheStreaming {
+		cache = kir.CacheStreaming
+	}
+	if !l.isLocal(dst) && !l.isLocal(src) { // by way of registers
+		id := l.b.Local(l.name("vector"), l.b.Kernel().Buffers[src.Buffer].DType, int64(src.Width))
+		through := l.b.Vector(src.Width, id, l.t.Int(0))
+		l.b.Add(kir.Move{Dst: through, Src: src, Cache: cache})
+		src = through
+	}
+	l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache})
+}
+
+// oneByOne emits copies of those elements of a vector that exist.
+func (l *lowering) oneByOne(x lane) {
+	x.each = &kir.If{Cond: l.all(l.conditions(x.g.tests), x.g.once, x.g.among),
+		Then: kir.Block{kir.Assign{Dst: x.dst, Value: l.loadFrom(x.src)}}}
+	l.b.Add(&kir.For{Symbol: kir.SymbolID(l.t.Tag(x.lane).Val), Start: l.t.Int(0), Stop: l.t.Int(x.width), Step: l.t.Int(1), Unroll: kir.UnrollFull, Body: kir.Block{x.each}})
+}
+
+// A whole is the condition that all elements of a vector exist.
+type whole struct {
+	guard
+	partial bool // some may exist without the others
+}
+
 // neighbours returns both sides of the copy of each element, and the condition of
 // all.
-func (l *lowering) neighbours(id core.ExprID, a core.AxisID, width int64) (dsts, srcs []kir.Access, all guard, err error) {
+func (l *lowering) neighbours(id core.ExprID, a core.AxisID, width int64) (dsts, srcs []kir.Access, all whole, err error) {
 	v := l.f.Expr(id).Out[0]
+	var first guard
 	for i := range width {
 		l.loops[l.m.LoopClass(a)] = l.t.Int(i)
 		dst, src, g, err := l.context(v, false).copied(id)
 		if err != nil {
-			return nil, nil, g, err
+			return nil, nil, all, err
 		}
 		dsts, srcs = append(dsts, dst), append(srcs, src)
 		if i == 0 {
-			all = g
+			first, all.guard = g, g
 			continue
 		}
 		next := func(first, at kir.Access) bool { return at.Index == l.t.Add(first.Index, l.t.Int(i)) }
 		switch {
 		case !next(dsts[0], dst) || !next(srcs[0], src):
-			return nil, nil, g, l.refuse("vector", v, "%s is vectorized, but elements of it or of what it copies are not known to be next to each other in memory", l.f.Name(v))
-		case !l.sameOutcome(all, g, i, width):
-			return nil, nil, g, l.refuse("vector", v, "%s is vectorized by %d, which is not known to divide the extent that is split", l.f.Name(v), width)
+			return nil, nil, all, l.refuse("vector", v, "%s is vectorized, but elements of it or of what it copies are not known to be next to each other in memory", l.f.Name(v))
+		case l.all(first.once, first.among) != l.all(g.once, g.among):
+			return nil, nil, all, l.refuse("vector", v, "%s is vectorized by %d, and not every thread writes all elements of a vector", l.f.Name(v), width)
+		case !l.sameOutcome(first, g, i, width):
+			all.partial = true
+			all.tests = l.both(all.tests, g.tests)
 		}
 	}
 	return dsts, srcs, all, nil
 }
 
-// lanes returns the statement with the guard of any of its elements, as a function
-// of a symbol that is no loop of the kernel.
-func (l *lowering) lanes(id core.ExprID, a core.AxisID, width int64) (*guarded, error) {
-	lane := l.b.Symbol(l.name("lane"), kir.LoopIndex, 0, dtype.Index, scalar.Range(0, width-1))
-	l.loops[l.m.LoopClass(a)] = lane
-	g, err := l.context(l.f.Expr(id).Out[0], false).guard(id, false)
-	return &guarded{id: id, g: g, lane: lane, width: width}, err
+// both returns tests that hold where those of two elements hold: of two that an
+// index is below the same bound, the one of which the index is greater by a
+// constant.
+func (l *lowering) both(tests, more []test) []test {
+	all := slices.Clone(tests)
+	for _, x := range more {
+		k := slices.IndexFunc(all, func(y test) bool {
+			n, isConst := l.t.ConstInt(l.t.Sub(x.value, y.value))
+			return x == y || x.below == y.below && x.below != scalar.None && isConst && n > 0
+		})
+		if k < 0 {
+			all = append(all, x)
+		} else {
+			all[k] = x
+		}
+	}
+	return all
+}
+
+// A lane is any element of a vector, as a function of a symbol, which is that of
+// a loop if elements are copied one by one.
+type lane struct {
+	*guarded
+	dst, src kir.Access
+}
+
+func (l *lowering) lane(id core.ExprID, a core.AxisID, width int64) (lane, error) {
+	i := l.b.Symbol(l.name("lane"), kir.LoopIndex, 0, dtype.Index, scalar.Range(0, width-1))
+	l.loops[l.m.LoopClass(a)] = i
+	c := l.context(l.f.Expr(id).Out[0], false)
+	c.again = true
+	dst, src, g, err := c.copied(id)
+	return lane{guarded: &guarded{id: id, g: g, lane: i, width: width}, dst: dst, src: src}, err
 }
 
 func (l *lowering) isLocal(a kir.Access) bool {
@@ -133,11 +195,11 @@ func (c *context) copied(id core.ExprID) (dst, src kir.Access, g guard, err erro
 	return dst, src, g, err
 }
 
-// sameOutcome reports whether the guards of element 0 and of element i of a
-// vector hold or fail together. They do if a test is of x+i against n where the
-// width divides both x and n.
+// sameOutcome reports whether the tests of element 0 and of element i of a vector
+// hold or fail together. They do if a test is of x+i against n where the width
+// divides both x and n.
 func (l *lowering) sameOutcome(first, g guard, i, width int64) bool {
-	if l.all(first.once, first.among) != l.all(g.once, g.among) || len(first.tests) != len(g.tests) {
+	if len(first.tests) != len(g.tests) {
 		return false
 	}
 	for k, a := range first.tests {

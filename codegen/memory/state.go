@@ -265,6 +265,11 @@ func (p *plan) resolved(e *entry) footprint {
 	f, ok := p.memoResolved[key]
 	if !ok {
 		f = p.substituted(e.a.footprint, func(s scalar.ID) (scalar.ID, bool) { return p.earlier(e, s) })
+		for i, l := range e.a.at.loops {
+			if _, known := p.trips(l.s.(*kir.For)); known && e.rel.at(i).kind == older {
+				f.conds = append(f.conds, p.isOlder(l, e.rel.at(i)))
+			}
+		}
 		p.memoResolved[key] = f
 	}
 	return f
@@ -291,6 +296,7 @@ func (p *plan) earlier(e *entry, s scalar.ID) (scalar.ID, bool) {
 func (p *plan) iteration(l *node, r relation) (scalar.ID, bool) {
 	s, f := p.loopSymbol(l), l.s.(*kir.For)
 	step, ok := p.t.ConstInt(f.Step)
+	_, known := p.trips(f)
 	switch {
 	case r.kind == current:
 		return s, false
@@ -298,9 +304,28 @@ func (p *plan) iteration(l *node, r relation) (scalar.ID, bool) {
 		return p.t.Add(f.Start, p.t.Mul(p.t.Int(int64(r.n)), f.Step)), true
 	case ok && r.kind == back:
 		return p.t.Sub(s, p.t.Int(int64(r.n)*step)), true
+	case r.kind == older && known:
+		return p.olderValue(l, r), true
 	case ok && r.kind == older:
 		ago := p.fresh(freshKey{role: beforeRole, symbol: s, n: int64(r.n), facts: scalar.Range(int64(r.n), 1<<40)})
 		return p.t.Sub(s, p.t.Mul(ago, f.Step)), true
 	}
 	return p.copyOf(anyRole, s), true
+}
+
+// olderValue returns a symbol for what the symbol of a loop was at least r.n
+// iterations ago. The number of iterations is known, so that it has bounds.
+func (p *plan) olderValue(l *node, r relation) scalar.ID {
+	f := l.s.(*kir.For)
+	first, _ := p.t.ConstInt(f.Start)
+	step, _ := p.t.ConstInt(f.Step)
+	trips, _ := p.trips(f)
+	last := first + (trips-1-int64(r.n))*step
+	return p.fresh(freshKey{role: beforeRole, symbol: p.loopSymbol(l), n: int64(r.n), facts: scalar.Range(first, max(first, last))})
+}
+
+// isOlder returns the condition that the value is of an iteration so long ago.
+func (p *plan) isOlder(l *node, r relation) scalar.ID {
+	step := l.s.(*kir.For).Step
+	return p.t.Le(p.t.Add(p.olderValue(l, r), p.t.Mul(p.t.Int(int64(r.n)), step)), p.loopSymbol(l))
 }
