@@ -9,8 +9,9 @@ import (
 	"nvfuser_go/core/schedule"
 )
 
-// An Inspection shows a fusion on its way to a kernel of compute capability 9.0,
-// also where it is not run by one. It may be used by many goroutines.
+// An Inspection shows a fusion on its way to a kernel: of the CUDA device that it
+// runs on, else of compute capability 9.0, also where it is not run by one. Of
+// several kernels it shows the first. It may be used by many goroutines.
 type Inspection struct {
 	f      *core.Fusion
 	e      *Executor // nil: of no executor

@@ -14,6 +14,7 @@ import (
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
+	"nvfuser_go/cudadrv"
 	"nvfuser_go/schedulers"
 	"nvfuser_go/schedulers/scheduler"
 )
@@ -30,6 +31,9 @@ type compiled struct {
 	width   int64               // of its vectors: a power of two; 0 and 1 are none
 	options lower.Options       // that the kernel was made with
 	kernel  *kir.Kernel         // nil: lowering refuses
+
+	arch     int               // of the device that it is for, as cuda.Options has it; 0: of no device
+	function *cudadrv.Function // nil: it was not loaded
 
 	lock sync.Mutex // evaluating sizes adds to the tables of s and kernel
 }

@@ -226,9 +226,11 @@ func (l *launcher) add(c *compiled, inputs []Input, in, out func(int) memory) er
 	if err := l.arguments(h, &block, in, out); err != nil {
 		return err
 	}
-	if block.Function, err = l.function(c.kernel, &block); err != nil {
+	c.arch = l.properties.Major*10 + l.properties.Minor
+	if block.Function, err = l.function(c, &block); err != nil {
 		return err
 	}
+	c.function = &block.Function
 	if err := block.Check(); err != nil {
 		return &Bug{What: fmt.Sprintf("%v\nin\n%v", err, c.kernel)}
 	}
@@ -263,8 +265,8 @@ func (l *launcher) size(h *host, block *cudadrv.LaunchBlock) error {
 }
 
 // function compiles and loads the kernel of a launch.
-func (l *launcher) function(k *kir.Kernel, block *cudadrv.LaunchBlock) (cudadrv.Function, error) {
-	source, err := cuda.Print(k, cuda.Options{Arch: l.properties.Major*10 + l.properties.Minor})
+func (l *launcher) function(c *compiled, block *cudadrv.LaunchBlock) (cudadrv.Function, error) {
+	source, err := cuda.Print(c.kernel, cuda.Options{Arch: c.arch})
 	if err != nil {
 		return cudadrv.Function{}, &core.Unsupported{What: "execute(): this kernel cannot be written for the device",
 			Refusals: []core.Refusal{{By: "cuda", Rule: "text", Sentence: err.Error()}}}

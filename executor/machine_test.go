@@ -253,6 +253,22 @@ func TestDeviceLimits(t *testing.T) {
 	require.Empty(t, driver.Compiles())
 }
 
+// TestDeviceInspection shows the kernel that the device runs.
+func TestDeviceInspection(t *testing.T) {
+	driver := h100s(1)
+	driver.Present[0].Major, driver.Present[0].Minor = 8, 6
+	plan, err := deviceExecutor(t, driver, reluText).Plan([]executor.Input{vector(0x1000, 1000)})
+	requireNoError(t, err)
+	x := plan.Inspection()
+	text, err := x.Show("cuda_full")
+	require.NoError(t, err)
+	require.Equal(t, driver.Compiles()[0].Source, text)
+	require.Equal(t, "sm_86", driver.Compiles()[0].Options.Arch)
+	text, err = x.Show("launch_param")
+	require.NoError(t, err)
+	require.Contains(t, text, "registers 1\nlocal memory 0\n")
+}
+
 // TestPlace: where a run takes place.
 func TestPlace(t *testing.T) {
 	x := float32(1)

@@ -65,12 +65,12 @@ var stages = []Stage{
 		show: func(x *Inspection, _ []string) (string, error) { return x.c.kernel.String(), nil }},
 	{Name: "index_type", Does: "the type of index arithmetic", needs: aKernel,
 		show: func(x *Inspection, _ []string) (string, error) { return x.c.kernel.Index.Text() + "\n", nil }},
-	{Name: "cuda_kernel", Does: "the kernel as CUDA, without device functions", Takes: "the compute capability, as in 80, instead of 90", needs: aKernel,
+	{Name: "cuda_kernel", Does: "the kernel as CUDA, without device functions", Takes: "the compute capability, as in 80, instead of that of the device", needs: aKernel,
 		show: ofSource(cuda.Source.KernelText)},
-	{Name: "cuda_full", Does: "the whole text that is compiled", Takes: "the compute capability, as in 80, instead of 90", needs: aKernel,
+	{Name: "cuda_full", Does: "the whole text that is compiled", Takes: "the compute capability, as in 80, instead of that of the device", needs: aKernel,
 		show: ofSource(func(s cuda.Source) string { return s.Text })},
 	{Name: "kernel_args", Does: "the arguments of the kernel", needs: aLaunch, show: showArguments},
-	{Name: "launch_param", Does: "the numbers of blocks and threads, and the shared memory", needs: aLaunch, show: showLaunch},
+	{Name: "launch_param", Does: "the numbers of blocks and threads, and the shared memory; on a CUDA device also registers of a thread and bytes of its local memory, where registers are spilled", needs: aLaunch, show: showLaunch},
 	{Name: "dynamic_shared_memory", Does: "the shared memory of a block in bytes", needs: aLaunch, show: showShared},
 }
 
@@ -80,7 +80,10 @@ func ofFusion(text func(*core.Fusion) string) func(*Inspection, []string) (strin
 
 func ofSource(text func(cuda.Source) string) func(*Inspection, []string) (string, error) {
 	return func(x *Inspection, arguments []string) (string, error) {
-		arch := 90
+		arch := x.c.arch
+		if arch == 0 {
+			arch = 90
+		}
 		if len(arguments) > 0 {
 			n, err := strconv.Atoi(arguments[0])
 			if err != nil || n < 70 || n > 999 || len(arguments) > 1 {
@@ -257,8 +260,12 @@ func showLaunch(x *Inspection, _ []string) (string, error) {
 	if x.c.kernel.Launch.Cooperative {
 		cooperative = ", all resident at once"
 	}
-	return fmt.Sprintf("grid %s%s\nblock %s\ncluster %s\nshared memory %d\n",
-		listed(grid[:]), cooperative, listed(block[:]), listed(x.c.kernel.Launch.Cluster[:]), shared), err
+	text := fmt.Sprintf("grid %s%s\nblock %s\ncluster %s\nshared memory %d\n",
+		listed(grid[:]), cooperative, listed(block[:]), listed(x.c.kernel.Launch.Cluster[:]), shared)
+	if f := x.c.function; f != nil {
+		text += fmt.Sprintf("registers %d\nlocal memory %d\nstatic shared memory %d\n", f.Registers, f.LocalBytes, f.SharedBytes)
+	}
+	return text, err
 }
 
 func showShared(x *Inspection, _ []string) (string, error) {
