@@ -10,6 +10,9 @@ typedef struct {
   FusionObject *fusion;
   PyObject *aliased; /* what the hook for inputs is told: those that are written to, or NULL */
   int is_large;
+  uint64_t last_use; /* counted over all executors; 0: none */
+  nvfi_plan *recent; /* the plan that was found last, or NULL; owned */
+  int32_t recent_device;
 } ExecutorObject;
 
 #define SELF ((ExecutorObject *)self)
@@ -48,6 +51,8 @@ static PyObject *new_executor(nvf_executor handle, FusionObject *fusion, int is_
   self->fusion = fusion;
   self->aliased = NULL;
   self->is_large = is_large;
+  self->last_use = 0;
+  self->recent = NULL;
   return (PyObject *)self;
 }
 
@@ -99,6 +104,7 @@ PyObject *make_scheduled_executor(PyObject *module, PyObject *const *args, Py_ss
 static void executor_dealloc(PyObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   if (!nvf_forked()) {
+    if (SELF->recent) plan_release(SELF->recent);
     nvf_executor_destroy(SELF->handle);
     clean_plans();
   }
@@ -222,8 +228,20 @@ static int make_plan(ExecutorObject *self, Run *run, int32_t device) {
 
 static int find_plan(ExecutorObject *self, Run *run, int32_t device) {
   nvf_error error = {0};
-  if (!check(nvfi_find(self->handle, run->in.inputs, run->in.count, device, &run->plan, &error), &error)) return 0;
-  return run->plan || make_plan(self, run, device);
+  const Inputs *in = &run->in;
+  if (self->recent && self->recent_device == device && plan_agrees(self->recent, in->inputs, in->count)) {
+    run->plan = self->recent;
+    plan_hold(run->plan);
+    return 1;
+  }
+  if (!check(nvfi_find(self->handle, in->inputs, in->count, device, &run->plan, &error), &error)) return 0;
+  if (!run->plan && !make_plan(self, run, device)) return 0;
+  nvfi_plan *old = self->recent;
+  self->recent = run->plan;
+  self->recent_device = device;
+  plan_hold(run->plan);
+  if (old) plan_release(old);
+  return 1;
 }
 
 /* Whether no output is written into an input that was read as a copy. */
@@ -308,7 +326,7 @@ static int run_plan(Run *run) {
 
 static int mark_inputs(Run *run) {
   for (int32_t i = 0; i < run->in.count; i++)
-    if (run->plan->description.written[i] && mark_written(PyTuple_GetItem(run->in.objects, i))) return 0;
+    if (run->plan->description.written[i] && mark_written(run->in.objects[i])) return 0;
   return 1;
 }
 
@@ -320,20 +338,28 @@ static int to_arrays(PyObject *list) {
   return 1;
 }
 
-/* execute(inputs, device=-1) */
-static PyObject *execute(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
-  int64_t device = NVF_ANY_DEVICE;
+PyObject *run_executor(PyObject *self, PyObject *inputs, int32_t device) {
+  static uint64_t uses;
   int to_numpy = 0, ok = 0;
   Run run; /* large, and not cleared */
-  if (!alive() || !check_count("execute", nargs, 1, 2)) return NULL;
-  if (nargs == 2 && as_int64(args[1], "execute", "device", &device)) return NULL;
-  if (device < NVF_CPU_DEVICE || device > INT32_MAX) return PyErr_Format(PyExc_ValueError, "execute(): device is %lld", (long long)device);
+  if (!alive()) return NULL;
+  SELF->last_use = ++uses;
   run_begin(&run);
-  if (read_inputs(&run, args[0], SELF->aliased, &to_numpy) && find_plan(SELF, &run, (int32_t)device))
+  if (read_inputs(&run, inputs, SELF->aliased, &to_numpy) && find_plan(SELF, &run, device))
     ok = check_written(&run) && allocate(&run) && draw(&run) && run_plan(&run) && mark_inputs(&run) && (!to_numpy || to_arrays(run.outputs));
   run_end(&run);
   if (!ok) Py_CLEAR(run.outputs);
   return run.outputs;
+}
+
+int is_executor(PyObject *object) { return PyObject_TypeCheck(object, executor_type); }
+
+/* execute(inputs, device=-1) */
+static PyObject *execute(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  int64_t device = NVF_ANY_DEVICE;
+  if (!check_count("execute", nargs, 1, 2) || (nargs == 2 && as_int64(args[1], "execute", "device", &device))) return NULL;
+  if (device < NVF_CPU_DEVICE || device > INT32_MAX) return PyErr_Format(PyExc_ValueError, "execute(): device is %lld", (long long)device);
+  return run_executor(self, args[0], (int32_t)device);
 }
 
 /* Reads inputs, which may be None, and calls `ask` without the lock of the
@@ -448,7 +474,13 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyObject *executor_last_use(PyObject *self, void *closure) {
+  (void)closure;
+  return PyLong_FromUnsignedLongLong(SELF->last_use);
+}
+
 static PyGetSetDef attributes[] = {
+    {"last_use", executor_last_use, NULL, PyDoc_STR("The number of the last execute(), counted over all executors; 0 if there was none."), NULL},
     {"fusion", executor_fusion, NULL, PyDoc_STR("The Fusion that is run."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

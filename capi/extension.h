@@ -153,8 +153,8 @@ PyObject *graph_release(PyObject *module, PyObject *const *args, Py_ssize_t narg
  * of the interpreter is released, another thread may change the tensors. */
 typedef struct {
   nvf_input *inputs, few_inputs[16];
-  int32_t count;
-  PyObject *objects;  /* a tuple that holds the tensors; owned */
+  PyObject **objects, *few_objects[16]; /* what was given; owned */
+  int32_t count, held;
   PyObject *resolved; /* dict of tensors made in place of inputs, by position; owned, or NULL */
   int64_t extents[256];
   Py_ssize_t used;
@@ -207,6 +207,15 @@ int mark_written(PyObject *tensor);
 /* ---- execute.c ---- */
 
 int add_executor_type(PyObject *module);
+int is_executor(PyObject *object);
+
+/* Executes: a new list of outputs. device is as for nvf_prepare. */
+PyObject *run_executor(PyObject *executor, PyObject *inputs, int32_t device);
+
+/* ---- definition.c ---- */
+
+int add_definition_type(PyObject *module);
+
 PyObject *set_hooks(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *ask_scheduler(PyObject *module, PyObject *const *args, Py_ssize_t nargs);

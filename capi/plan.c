@@ -2,8 +2,33 @@
 #include "plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "../cudadrv/real/launch.h"
+
+/* The class of an address: 0 for none, else one more than the logarithm of its
+ * alignment, up to 16 bytes. */
+static int alignment(const void *data) {
+  if (!data) return 0;
+  int zeros = __builtin_ctzll((uintptr_t)data);
+  return 1 + (zeros < 4 ? zeros : 4);
+}
+
+static int is_like(const nvf_input *a, const nvf_input *b) {
+  if (a->kind != b->kind) return 0;
+  if (a->kind != NVF_KIND_TENSOR) return a->integer == b->integer && !memcmp(&a->real, &b->real, 2 * sizeof a->real);
+  if (a->dtype != b->dtype || a->device_type != b->device_type || a->device_index != b->device_index || a->rank != b->rank) return 0;
+  for (int32_t i = 0; i < 2 * a->rank; i++)
+    if (a->sizes[i] != b->sizes[i]) return 0;
+  return 1;
+}
+
+int plan_agrees(const nvfi_plan *plan, const nvf_input *inputs, int32_t num_inputs) {
+  if (!plan->like || num_inputs != plan->num_inputs) return 0;
+  for (int32_t i = 0; i < num_inputs; i++)
+    if (!is_like(&plan->like[i], &inputs[i]) || plan->alignments[i] != alignment(inputs[i].data)) return 0;
+  return 1;
+}
 
 void plan_fill(const nvfi_plan *plan, const nvf_input *inputs, void *const *outputs, void *const *workspaces, uint64_t seed, uint64_t offset,
                uint64_t *words) {
@@ -32,6 +57,8 @@ int plan_launch(const nvfi_plan *plan, const uint64_t *words, uintptr_t stream, 
   }
   return 0;
 }
+
+void plan_hold(nvfi_plan *plan) { __atomic_add_fetch(&plan->references, 1, __ATOMIC_RELAXED); }
 
 void plan_release(nvfi_plan *plan) {
   if (__atomic_sub_fetch(&plan->references, 1, __ATOMIC_ACQ_REL) == 0) nvfi_forget(plan->self);

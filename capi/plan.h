@@ -13,6 +13,8 @@ struct nvfi_plan {
   nvf_plan_description description;
   uint64_t self;         /* handle of the Go object */
   int32_t num_inputs;
+  const nvf_input *like; /* inputs of its kind, without data; the strides of each lie behind its sizes. NULL: where inputs lie matters */
+  const int8_t *alignments; /* of the data of each */
   int32_t runs_with_gpu; /* whether a tensor among the inputs is on the device, so that torch has started it */
 
   /* On a CUDA device. A call brings words: addresses of inputs, of outputs, of
@@ -30,6 +32,10 @@ struct nvfi_plan {
   struct nvfi_plan *next; /* among those that wait for the extension module to free its objects */
 };
 
+/* Whether calls with inputs, of which the strides of each lie behind its sizes,
+ * have the same plan as the last ones: told without Go, and not of all that have. */
+int plan_agrees(const nvfi_plan *plan, const nvf_input *inputs, int32_t num_inputs);
+
 /* Fills the words of inputs, outputs, seed and offset; outputs are by position in
  * the description, workspaces likewise. */
 void plan_fill(const nvfi_plan *plan, const nvf_input *inputs, void *const *outputs, void *const *workspaces, uint64_t seed, uint64_t offset,
@@ -39,6 +45,9 @@ void plan_fill(const nvfi_plan *plan, const nvf_input *inputs, void *const *outp
  * the launch, or -1 if a workspace could not be set to zero. It may block, and
  * enters neither Go nor Python. */
 int plan_launch(const nvfi_plan *plan, const uint64_t *words, uintptr_t stream, int32_t *failed);
+
+/* Takes a reference. */
+void plan_hold(nvfi_plan *plan);
 
 /* Gives a reference back. */
 void plan_release(nvfi_plan *plan);

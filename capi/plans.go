@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -151,12 +152,15 @@ func (p *prepared) fill(inputs []executor.Input) error {
 			integers += 2 * len(p.Outputs[k].Sizes)
 		}
 	}
+	for i := range inputs {
+		integers += len(inputs[i].Sizes) + len(inputs[i].Strides)
+	}
 	hidden := len(p.Outputs) - len(p.own)
 	var workspaces []executor.Workspace
 	if p.Device != nil {
 		workspaces = p.Device.Workspaces
 	}
-	size := C.sizeof_nvfi_plan + len(p.own)*C.sizeof_nvf_output + 8*integers + len(inputs) + 4*len(p.own) + 8*hidden +
+	size := C.sizeof_nvfi_plan + len(p.own)*C.sizeof_nvf_output + 8*integers + len(inputs)*(2+C.sizeof_nvf_input) + 4*len(p.own) + 8*hidden +
 		8*len(p.launches) + len(workspaces)*C.sizeof_nvf_workspace
 	memory := cutter{C.calloc(1, C.size_t(size+16*8))}
 	b := &cut[C.nvfi_plan](&memory, 1)[0]
@@ -166,14 +170,15 @@ func (p *prepared) fill(inputs []executor.Input) error {
 	if p.NeedsRandom {
 		b.description.needs_seed = 1
 	}
-	p.describeOutputs(&memory, integers)
-	written := cut[C.int8_t](&memory, len(inputs))
-	for k := range p.Outputs {
-		if a := p.Outputs[k].Alias; a >= 0 {
-			written[a] = 1
-		}
+	numbers := cut[int64](&memory, integers)
+	place := func(values []int64) *C.int64_t {
+		copy(numbers, values)
+		at := (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(numbers)))
+		numbers = numbers[len(values):]
+		return at
 	}
-	b.description.written = unsafe.SliceData(written)
+	p.describeOutputs(&memory, place)
+	p.describeInputs(&memory, inputs, place)
 	if p.Device != nil {
 		p.describeDevice(&memory, inputs)
 	}
@@ -181,14 +186,39 @@ func (p *prepared) fill(inputs []executor.Input) error {
 	return nil
 }
 
-func (p *prepared) describeOutputs(memory *cutter, integers int) {
-	outputs, numbers := cut[C.nvf_output](memory, len(p.own)), cut[int64](memory, integers)
-	place := func(values []int64) *C.int64_t {
-		copy(numbers, values)
-		at := (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(numbers)))
-		numbers = numbers[len(values):]
-		return at
+// describeInputs says which inputs are written to, and if none is, of which kind
+// they are: else it matters whether they share memory.
+func (p *prepared) describeInputs(memory *cutter, inputs []executor.Input, place func([]int64) *C.int64_t) {
+	written := cut[C.int8_t](memory, len(inputs))
+	p.block.description.written = unsafe.SliceData(written)
+	for k := range p.Outputs {
+		if a := p.Outputs[k].Alias; a >= 0 {
+			written[a] = 1
+		}
 	}
+	if slices.Contains(written, 1) {
+		return
+	}
+	like, alignments := cut[C.nvf_input](memory, len(inputs)), cut[C.int8_t](memory, len(inputs))
+	for i := range inputs {
+		x := &inputs[i]
+		if !x.Tensor {
+			like[i] = numberAs(x.Scalar)
+			continue
+		}
+		like[i] = C.nvf_input{kind: C.NVF_KIND_TENSOR, dtype: C.int32_t(x.DType), device_type: C.NVF_CPU, rank: C.int32_t(len(x.Sizes)), sizes: place(x.Sizes), strides: place(x.Strides)}
+		if x.Device.Type == executor.CUDA {
+			like[i].device_type, like[i].device_index = C.NVF_CUDA, C.int32_t(x.Device.Index)
+		}
+		if x.Data != nil {
+			alignments[i] = 1 + C.int8_t(min(bits.TrailingZeros64(uint64(uintptr(x.Data))), 4))
+		}
+	}
+	p.block.like, p.block.alignments = unsafe.SliceData(like), unsafe.SliceData(alignments)
+}
+
+func (p *prepared) describeOutputs(memory *cutter, place func([]int64) *C.int64_t) {
+	outputs := cut[C.nvf_output](memory, len(p.own))
 	for i, k := range p.own {
 		o := &p.Outputs[k]
 		outputs[i] = C.nvf_output{dtype: C.int32_t(o.DType), device_type: C.NVF_CPU, rank: C.int32_t(len(o.Sizes)),

@@ -111,6 +111,6 @@ PyMODINIT_FUNC PyInit__C(void) {
   PyObject *module = PyModule_Create(&definition);
   if (!module) return NULL;
   find_operators();
-  if (add_fusion_type(module) || add_val_types(module) || add_part_types(module) || add_executor_type(module) || add_operations(module)) Py_CLEAR(module);
+  if (add_fusion_type(module) || add_val_types(module) || add_part_types(module) || add_executor_type(module) || add_definition_type(module) || add_operations(module)) Py_CLEAR(module);
   return module;
 }

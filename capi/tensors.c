@@ -280,23 +280,30 @@ static int read_one(Inputs *in, PyObject *object, Py_ssize_t position, nvf_input
 }
 
 int inputs_read(Inputs *in, PyObject *list) {
+  enum { FEW = sizeof in->few_inputs / sizeof *in->few_inputs };
+  int is_list = PyList_Check(list);
   in->resolved = NULL;
   in->used = 0;
   in->more = NULL;
   in->inputs = in->few_inputs;
-  in->count = 0;
-  in->objects = NULL;
-  if (!PyList_Check(list) && !PyTuple_Check(list)) return 0;
-  in->objects = PySequence_Tuple(list);
-  if (!in->objects) return -1;
-  Py_ssize_t n = PyTuple_Size(in->objects);
-  if (n > (Py_ssize_t)(sizeof in->few_inputs / sizeof *in->few_inputs)) {
+  in->objects = in->few_objects;
+  in->count = in->held = 0;
+  if (!is_list && !PyTuple_Check(list)) return 0;
+  Py_ssize_t n = is_list ? PyList_Size(list) : PyTuple_Size(list);
+  if (n > FEW) {
     in->inputs = n <= INT32_MAX ? PyMem_Malloc((size_t)n * sizeof *in->inputs) : NULL;
-    if (!in->inputs) return PyErr_NoMemory(), -1;
+    in->objects = n <= INT32_MAX ? PyMem_Malloc((size_t)n * sizeof *in->objects) : NULL;
+    if (!in->inputs || !in->objects) return PyErr_NoMemory(), -1;
+  }
+  /* All of them before anything runs that could change the list. */
+  for (; in->held < n; in->held++) {
+    PyObject *item = is_list ? PyList_GetItem(list, in->held) : PyTuple_GetItem(list, in->held);
+    Py_INCREF(item);
+    in->objects[in->held] = item;
   }
   in->count = (int32_t)n;
   for (Py_ssize_t i = 0; i < n; i++) {
-    int status = read_one(in, PyTuple_GetItem(in->objects, i), i, &in->inputs[i]);
+    int status = read_one(in, in->objects[i], i, &in->inputs[i]);
     if (status != 1) return status;
   }
   return 1;
@@ -308,9 +315,10 @@ void inputs_end(Inputs *in) {
     in->more = more->next;
     PyMem_Free(more);
   }
+  while (in->held > 0) Py_DECREF(in->objects[--in->held]);
   if (in->inputs != in->few_inputs) PyMem_Free(in->inputs);
+  if (in->objects != in->few_objects) PyMem_Free(in->objects);
   Py_XDECREF(in->resolved);
-  Py_XDECREF(in->objects);
 }
 
 void inputs_refuse(PyObject *list) {

@@ -104,6 +104,13 @@ func numberOf(kind C.int32_t, integer C.int64_t, real, imag C.double) (scalar.Va
 	return scalar.Value{}, false
 }
 
+// numberAs is an input of the number x, which numberOf has given.
+func numberAs(x scalar.Value) C.nvf_input {
+	kinds := map[dtype.Type]C.int32_t{dtype.Bool: C.NVF_KIND_BOOL, dtype.Int: C.NVF_KIND_INT, dtype.UInt64: C.NVF_KIND_UINT, dtype.Double: C.NVF_KIND_FLOAT,
+		dtype.ComplexDouble: C.NVF_KIND_COMPLEX}
+	return C.nvf_input{kind: kinds[x.Type], integer: C.int64_t(x.I), real: C.double(x.Re), imag: C.double(x.Im)}
+}
+
 // argument is given for the argument called name of the function called call.
 func (d *definition) argument(h C.nvf_fusion, v C.const_values, call, name string) (core.Given, error) {
 	g, err := d.given(h, v)

@@ -50,7 +50,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class FusionDefinition:
+class FusionDefinition(_C.Definition):
     """A fusion that is defined in a `with` block and then executed any number of times.
 
         with FusionDefinition() as fd:
@@ -212,7 +212,7 @@ class FusionDefinition:
         if not ok:
             raise MissingDefinition(message)
 
-    def execute(
+    def _execute(
         self,
         inputs: Inputs,
         *,
@@ -221,32 +221,18 @@ class FusionDefinition:
         _enable_options: Sequence[str] = (),
         _disable_options: Sequence[str] = (),
     ) -> list[torch.Tensor]:
-        """Runs the fusion and returns its outputs as tensors.
-
-        inputs: a tensor or number for each input, in order of definition; nested lists are flattened. Tensors are torch
-        tensors, numpy arrays or objects with __dlpack__. If all tensors are numpy arrays, the outputs are too.
-        device: where to run if no input tells. save_repro_inputs: remember the description of the inputs for
-        last_repro_script(). _enable_options and _disable_options: names as in NVFUSER_ENABLE and NVFUSER_DISABLE, for
-        this call; "simulate" schedules and lowers GPU kernels and runs them on CPU tensors in a simulator, ten to a
-        thousand times slower, which reports what a GPU would leave undefined. "simulate(K)" takes schedule number K of
-        those that there are for a kernel, counted around; 0, the default, should be the fastest.
-
-        Raises MissingDefinition without a definition, InvalidType or InvalidArgument for inputs that do not fit it,
-        Unsupported if this build cannot run it.
-        """
-        try:
-            run = self.fec._run
-        except AttributeError:
+        """What execute() does at first, and with more arguments than inputs."""
+        if not hasattr(self, "fec"):
             self._make_cache()
-            run = self.fec._run
-        if run and device is None and not (save_repro_inputs or _enable_options or _disable_options):
-            return run(inputs)
         if save_repro_inputs:
             inputs = as_list(inputs, "execute()")
             self.fake_inputs = reproducer.describe(inputs)
-        return self.fec.execute(
+        outputs = self.fec.execute(
             inputs, device=device, _enable_options=_enable_options, _disable_options=_disable_options
         )
+        if self.fec._dumps is None:
+            self._use(self.fec._executor)
+        return outputs
 
     def _make_cache(self) -> None:
         """Sets `fec`."""
@@ -257,7 +243,9 @@ class FusionDefinition:
         if fusion._core.script():
             raise InvalidArgument("execute(): the fusion is scheduled by the program: run it with manual_execute()")
         fusion._complete()  # in the `with` block it may not be: what follows there would be lost
-        self.__dict__.setdefault("fec", FusionExecutorCache(fusion))  # the one of the first of several threads
+        with _defining:
+            if not hasattr(self, "fec"):  # else another thread was the first
+                self.fec = FusionExecutorCache(fusion)
         self.__dict__.pop("_fusion", None)
 
     def cuda_code_for(self, inputs: Inputs, intrinsic_code: bool = False, override_user_schedule: bool = False) -> str:

@@ -353,9 +353,7 @@ class FusionExecutorCache:
             if _same(x, alias)
         )
         self._executors: dict[int | None, _C.Executor] = {}  # by the schedule that they simulate, if they do
-        self._executor = self._most_recent_executor = self._executor_that(options.simulated(given))
-        # What runs the fusion if no more is asked for than that; None while it would not be the most recent one.
-        self._run = self._executor.execute if self._dumps is None else None
+        self._executor = self._executor_that(options.simulated(given))
 
     def execute(
         self,
@@ -372,12 +370,9 @@ class FusionExecutorCache:
             if "verify" in given.enable:
                 self._fusion.verify()
             executor = self._executor_that(options.simulated(given))
-        if self._dumps is None:
-            self._run = executor.execute if executor is self._executor else None
-        else:
+        if self._dumps is not None:
             inputs = as_list(inputs, "execute()")
             self._dumps.show(executor, prepare(inputs, self._aliased)[0])
-        self._most_recent_executor = executor
         return executor.execute(inputs, ANY_DEVICE if device is None else device_number(device))
 
     def _executor_that(self, simulates: int | None) -> _C.Executor:
@@ -421,7 +416,8 @@ class FusionExecutorCache:
         return self._executor.show(plain, "\n".join(request))
 
     def _most_recent(self, *request: str) -> str:
-        return self._most_recent_executor.show(None, "\n".join(request))
+        executor = max(self._executors.values(), key=lambda executor: executor.last_use)
+        return executor.show(None, "\n".join(request))
 
     def get_output_shardings(self) -> list[Any]:
         """Raises Unsupported: there is no multi-device support."""
