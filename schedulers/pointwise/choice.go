@@ -53,6 +53,9 @@ func (p *space) choose(device scheduler.Device) []Params {
 	if small := p.spread(flat, device); small.elements < flat.elements {
 		all = slices.Insert(all, 0, p.flat(small))
 	}
+	if single := p.flat(pitch{elements: 1}); !slices.Contains(all, single) { // needs nothing to be known of sizes
+		all = append(all, single)
+	}
 	return all
 }
 

@@ -69,7 +69,7 @@ func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Re
 	return scheduler.RefusalsOf(name, err)
 }
 
-// simplest are the parameters that serve every segment.
+// simplest are parameters that serve every segment.
 var simplest = Params{Threads: smallBlock, Unroll: 1, Vector: 1}
 
 func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
@@ -77,9 +77,6 @@ func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []sch
 	var all []scheduler.Params
 	for _, q := range chosen {
 		all = append(all, q)
-	}
-	if !slices.Contains(all, scheduler.Params(simplest)) {
-		all = append(all, simplest)
 	}
 	return all
 }
@@ -135,7 +132,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 		all = all[1:]
 	}
 	if len(all) == 0 {
-		return nil, a.try(simplest)
+		return []Params{simplest}, a.try(simplest)
 	}
 	return all, nil
 }
