@@ -17,7 +17,7 @@ import (
 // A call brings the values that the patches of launches name: the addresses of
 // inputs by position (0 for what is no tensor of the device), of outputs by
 // position in Plan.Outputs, of workspaces, seed and offset of the random
-// generator, and scalars.
+// generator, or their addresses where [Options] say so, and scalars.
 type DeviceProgram struct {
 	Device     int
 	Launches   []cudadrv.LaunchBlock // in order, on one stream

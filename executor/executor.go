@@ -127,6 +127,10 @@ type Options struct {
 	// capability 9.0, and simulated, which finds what such a device would leave
 	// undefined. It is ten to a thousand times slower than the CPU.
 	Simulate bool
+	// RandomInMemory has a plan for a CUDA device read seed and offset from memory
+	// of the device: a call brings their addresses instead of them. A graph that is
+	// captured with it draws from what is there when it is replayed.
+	RandomInMemory bool
 	// Device is where a run without tensors takes place, 0-dim tensors of the CPU
 	// apart. Nil: on the CPU if there are such, else on a CUDA device if there is
 	// one.
@@ -172,6 +176,9 @@ func (e *Executor) AppendKey(key []byte, inputs []Input, o Options) []byte {
 	}
 	if e.overlaps(inputs) { // which a plan of the CPU sees when it runs
 		key = append(key, 'O')
+	}
+	if o.RandomInMemory {
+		key = append(key, 'R')
 	}
 	if o.Device != nil {
 		key = binary.AppendVarint(append(key, 'D', byte(o.Device.Type)), int64(o.Device.Index))

@@ -27,8 +27,8 @@ func (e *Executor) planOnDevice(b *core.Binding, inputs []Input, o Options, devi
 		return nil, err
 	}
 	p := &Plan{Outputs: outputs, Device: &DeviceProgram{Device: device}, Work: math.MaxInt64, e: e, inputs: described(inputs)}
-	l := &launcher{p: p, properties: properties, aligned: alignments(inputs), values: make([]*located, len(outputs))}
-	kernels, err := l.compiled(b, inputs, o)
+	l := &launcher{p: p, properties: properties, options: o, aligned: alignments(inputs), values: make([]*located, len(outputs))}
+	kernels, err := l.compiled(b, inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -75,13 +75,14 @@ func checkWritten(f *core.Fusion, inputs []Input, outputs []OutputDescription) e
 type launcher struct {
 	p          *Plan
 	properties cudadrv.Properties
+	options    Options
 	aligned    []int      // addresses of inputs, in bytes
 	values     []*located // by output, where its elements are after the kernel; nil: where they belong
 }
 
 // compiled returns the kernels that the plan needs: one, if that can be, else one
 // for each part of the fusion.
-func (l *launcher) compiled(b *core.Binding, inputs []Input, o Options) ([]*compiled, error) {
+func (l *launcher) compiled(b *core.Binding, inputs []Input) ([]*compiled, error) {
 	outputs := l.p.Outputs
 	if l.p.e.byHand != nil {
 		return l.compiledByHand(b, inputs)
@@ -94,10 +95,10 @@ func (l *launcher) compiled(b *core.Binding, inputs []Input, o Options) ([]*comp
 	if sharesMemory(l.p.e.written, inputs, -1) {
 		t = t.withoutAliases()
 	}
-	c, err := t.compile(outputs, o.Candidate)
+	c, err := t.compile(outputs, l.options.Candidate)
 	if errors.As(err, new(*core.Unsupported)) {
 		if parts := t.parts(); len(parts) > 1 {
-			return compileAll(parts, outputs, o.Candidate)
+			return compileAll(parts, outputs, l.options.Candidate)
 		}
 	}
 	return []*compiled{c}, err
@@ -266,7 +267,7 @@ func (l *launcher) size(h *host, block *cudadrv.LaunchBlock) error {
 
 // function compiles and loads the kernel of a launch.
 func (l *launcher) function(c *compiled, block *cudadrv.LaunchBlock) (cudadrv.Function, error) {
-	source, err := cuda.Print(c.kernel, cuda.Options{Arch: c.arch})
+	source, err := cuda.Print(c.kernel, cuda.Options{Arch: c.arch, RandomInMemory: l.options.RandomInMemory})
 	if err != nil {
 		return cudadrv.Function{}, &core.Unsupported{What: "execute(): this kernel cannot be written for the device",
 			Refusals: []core.Refusal{{By: "cuda", Rule: "text", Sentence: err.Error()}}}

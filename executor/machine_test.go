@@ -253,6 +253,23 @@ func TestDeviceLimits(t *testing.T) {
 	require.Empty(t, driver.Compiles())
 }
 
+// TestDeviceRandomInMemory: another kernel, with addresses at the same places.
+func TestDeviceRandomInMemory(t *testing.T) {
+	driver := h100s(1)
+	e := deviceExecutor(t, driver, `%0 = tensor f32 [-1] contiguity=[yes]
+%1 = uniform minval=0:f64 maxval=1:f64 shape=[%0.0] dtype=f32
+output %1
+`)
+	inputs := []executor.Input{vector(0x1000, 1000)}
+	byValue, err := e.Plan(inputs)
+	requireNoError(t, err)
+	inMemory, err := e.PlanWith(inputs, executor.Options{RandomInMemory: true})
+	requireNoError(t, err)
+	require.Equal(t, byValue.Device.String(), inMemory.Device.String())
+	require.Len(t, driver.Compiles(), 2)
+	require.Contains(t, driver.Compiles()[1].Source, "const unsigned long long* offset;")
+}
+
 // TestDeviceInspection shows the kernel that the device runs.
 func TestDeviceInspection(t *testing.T) {
 	driver := h100s(1)

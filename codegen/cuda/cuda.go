@@ -32,6 +32,9 @@ type Options struct {
 	// MinBlocks, if positive, is how many blocks shall fit a multiprocessor: it
 	// bounds the registers.
 	MinBlocks int
+	// RandomInMemory says that the arguments for seed and offset are addresses of
+	// them, as a graph needs whose replays draw other numbers each.
+	RandomInMemory bool
 }
 
 // A Source is the text of kernels.

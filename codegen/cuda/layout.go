@@ -86,6 +86,10 @@ func (p *printer) argumentType(a *kir.Argument) string {
 		return p.indexType() + " "
 	case kir.ValueScalar:
 		return p.stored(a.DType) + " "
+	case kir.RandomSeed, kir.RandomOffset:
+		if p.o.RandomInMemory {
+			return "const unsigned long long* "
+		}
 	}
 	return "unsigned long long "
 }

@@ -81,9 +81,9 @@ func (p *printer) stream(v *kir.Value) string {
 	for i, a := range p.k.Arguments {
 		switch a.Kind {
 		case kir.RandomSeed:
-			seed = "p." + p.arguments[i]
+			seed = p.randomState(i)
 		case kir.RandomOffset:
-			offset = "p." + p.arguments[i]
+			offset = p.randomState(i)
 		}
 	}
 	if seed == "" || offset == "" {
@@ -93,6 +93,14 @@ func (p *printer) stream(v *kir.Value) string {
 		offset += fmt.Sprintf(" + %d", 4*v.Stream)
 	}
 	return fmt.Sprintf("%s, %s, %s", seed, offset, p.index(v.Index).code)
+}
+
+// randomState returns what argument i, the seed or the offset, tells.
+func (p *printer) randomState(i int) string {
+	if p.o.RandomInMemory {
+		return "__ldg(p." + p.arguments[i] + ")"
+	}
+	return "p." + p.arguments[i]
 }
 
 func (p *printer) isNumber(id kir.ValueID, x float64) bool {

@@ -3,6 +3,7 @@ package cuda_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -101,4 +102,21 @@ func TestRandomOfOtherTypes(t *testing.T) {
 	k := randomKernel("r", core.UniformOp, dtype.Float8E4M3FN, 0, true)
 	_, err := cuda.Print(k, cuda.Options{Arch: 90})
 	require.ErrorContains(t, err, "random numbers of Float8_e4m3fn")
+}
+
+// TestRandomInMemory: the text differs in where seed and offset are alone.
+func TestRandomInMemory(t *testing.T) {
+	k := randomKernel("r", core.NormalOp, dtype.Half, 1, false)
+	byValue, err := cuda.Print(k, cuda.Options{Arch: 90})
+	require.NoError(t, err)
+	inMemory, err := cuda.Print(k, cuda.Options{Arch: 90, RandomInMemory: true})
+	require.NoError(t, err)
+	want := byValue.KernelText()
+	for _, name := range []string{"seed", "offset"} {
+		want = strings.Replace(want, "unsigned long long "+name+";", "const unsigned long long* "+name+";", 1)
+		want = strings.ReplaceAll(want, "p."+name, "__ldg(p."+name+")")
+	}
+	require.Equal(t, want, inMemory.KernelText())
+	require.NotEqual(t, byValue.Text, inMemory.Text)
+	require.Equal(t, 2, strings.Count(inMemory.KernelText(), "__ldg(p."))
 }
