@@ -3,6 +3,7 @@ package executor_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -22,11 +23,11 @@ func TestSimulateStrided(t *testing.T) {
 	if testing.Short() {
 		programs = 60
 	}
-	chosen := map[string]int{}
+	chosen, refused := map[string]int{}, 0
 	for range programs {
 		sizes := make([]int64, 1+r.IntN(4))
 		for d := range sizes {
-			sizes[d] = []int64{1, 2, 3, 4, 6, 8, 12, 16}[r.IntN(8)]
+			sizes[d] = []int64{1, 2, 3, 4, 5, 6, 8, 12, 16}[r.IntN(9)]
 		}
 		c := fusionfuzz.Strided(r, sizes, 1+r.IntN(3))
 		for candidate := range 4 {
@@ -41,10 +42,16 @@ func TestSimulateStrided(t *testing.T) {
 			text, err := plan.Inspection().Show("scheduler_params")
 			require.NoError(t, err)
 			chosen[text]++
+			verbose, err := plan.Inspection().Show("scheduler_verbose")
+			require.NoError(t, err)
+			if candidate == 0 && !strings.Contains(verbose, "takes it\n  chosen") {
+				refused++
+			}
 		}
 	}
 	t.Log(chosen)
 	require.Greater(t, len(chosen), 10)
+	require.Zero(t, refused, "first choices that cannot be lowered")
 }
 
 // TestSimulateSectors requires of kernels of what is common that they touch little

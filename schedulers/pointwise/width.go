@@ -17,6 +17,7 @@ const divisionBytes = 0.04
 type reach struct {
 	run      int64 // consecutive elements of the space that are consecutive in memory
 	constant int64 // consecutive elements of the space that are one element
+	isWhole  bool  // the run has all that the loops have
 	step     int64 // divides the strides of what is outside the run
 }
 
@@ -26,7 +27,7 @@ func (p *space) reach(t *tensor, from int) reach {
 	if t.isOpaque {
 		return r
 	}
-	inside := true
+	inside, isWhole := true, true
 	for k := len(t.along) - 1; k >= 0; k-- {
 		inside = inside && k >= from
 		for i := len(t.along[k]) - 1; i >= 0; i-- {
@@ -38,20 +39,23 @@ func (p *space) reach(t *tensor, from int) reach {
 			case inside && r.constant == 1 && x.isDense && x.stride == r.run:
 				r.run *= x.extent
 			default:
-				inside = false
+				inside, isWhole = false, isWhole && k < from
 				r.step = gcd(r.step, x.stride)
 			}
 		}
 	}
+	r.isWhole = isWhole && r.constant == 1
 	return r
 }
 
 // width returns how many elements of t an access may have, at most: a power of
-// two that divides the run, the address and all steps in memory, so that every
-// access is of consecutive elements and aligned.
+// two that divides the address and all steps in memory, so that every access is
+// aligned, and the run, so that it is of consecutive elements. A run that is all
+// there is may end within an access, the last one, which is then made element by
+// element.
 func (t *tensor) width(r reach) int64 {
 	w := int64(1)
-	for 2*w*t.bytes <= min(vectorBytes, t.aligned) && r.run%(2*w) == 0 && r.step%(2*w) == 0 {
+	for 2*w*t.bytes <= min(vectorBytes, t.aligned) && (r.isWhole || r.run%(2*w) == 0) && r.step%(2*w) == 0 {
 		w *= 2
 	}
 	return w

@@ -34,7 +34,7 @@ func TestWidths(t *testing.T) {
 	for range 400 {
 		sizes := make([]int64, 1+r.IntN(4))
 		for d := range sizes {
-			sizes[d] = []int64{1, 2, 3, 4, 6, 8, 12, 16}[r.IntN(8)]
+			sizes[d] = []int64{1, 2, 3, 4, 5, 6, 8, 12, 16}[r.IntN(9)]
 		}
 		c := fusionfuzz.Strided(r, sizes, 1+r.IntN(3))
 		g := segmentOf(t, c)
@@ -66,7 +66,6 @@ func TestWidths(t *testing.T) {
 func checkAccesses(t *testing.T, g *scheduler.Segment, p *space, from int, w int64, in *fusionfuzz.Input) {
 	t.Helper()
 	rows, columns := p.size(0, from), p.size(from, len(p.order))
-	require.Zero(t, columns%w, "%d columns in accesses of %d", columns, w)
 	for row := range rows {
 		first := int64(0)
 		for c := range columns {
