@@ -1,6 +1,6 @@
 """Runs all tests that need a GPU and prints a summary; docs/gpu.md describes it.
 
-    python tests/gpu/run.py [--out FILE.json] [--every N] [--only NAME,...] [--jobs N]
+    python tests/gpu/run.py [--out FILE.json] [--every N] [--only NAME,...] [--jobs N] [--limit SECONDS]
 
 Exit status: 0 if everything passed.
 """
@@ -55,44 +55,81 @@ class Step:
 # ---- Running ----
 
 
-def run(step: Step) -> Result:
-    """Runs a step in a process group of its own, which is killed at its limit."""
-    result, began = Result(step.name), time.monotonic()
-    process = subprocess.Popen(
-        step.command,
-        cwd=step.folder,
-        env=os.environ | step.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    expired = threading.Event()
+class Runner:
+    """Runs steps until a time, or until it is stopped; what they print goes to a file of each as it comes."""
 
-    def kill() -> None:
-        expired.set()
-        os.killpg(process.pid, signal.SIGKILL)
+    def __init__(self, logs: Path, limit: float):
+        self.logs, self.end = logs, time.monotonic() + limit
+        self.lock = threading.Lock()
+        self.processes: set[subprocess.Popen] = set()
+        self.stopped = False
 
-    timer = threading.Timer(step.limit, kill)
-    timer.start()
-    output = process.communicate()[0].decode(errors="replace")
-    timer.cancel()
-    result.seconds = round(time.monotonic() - began, 1)
-    READERS[step.read](step, output, result)
-    if expired.is_set():
-        result.status = "timed out"
-    else:
+    def stop(self, *_: object) -> None:
+        """Ends what runs; what has not begun is not run."""
+        self.stopped = True
+        for process in list(self.processes):
+            self.kill(process)
+
+    def kill(self, process: subprocess.Popen) -> None:
+        """Asks a process group to end, as pytest then still writes its report, and then ends it."""
+
+        def send(number: int) -> None:
+            if process.poll() is None:
+                os.killpg(process.pid, number)
+
+        send(signal.SIGINT)
+        timer = threading.Timer(5, send, (signal.SIGKILL,))
+        timer.daemon = True
+        timer.start()
+
+    def run(self, step: Step) -> Result:
+        result, began = Result(step.name), time.monotonic()
+        limit = min(step.limit, self.end - began)
+        if self.stopped or limit < 1:
+            result.why = "no time was left"
+            return result
+        print(f"{step.name:16} begins", flush=True)
+        log = self.logs / f"{step.name.replace(' ', '_').replace('/', '_')}.txt"
+        with open(log, "wb") as file:
+            process = subprocess.Popen(
+                step.command,
+                cwd=step.folder,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"} | step.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        with self.lock:
+            self.processes.add(process)
+        expired = self.stopped
+        try:
+            process.wait(limit)
+        except subprocess.TimeoutExpired:
+            expired = True
+            self.kill(process)
+            process.wait()
+        with self.lock:
+            self.processes.discard(process)
+        result.seconds = round(time.monotonic() - began, 1)
+        output = log.read_text(errors="replace")
+        READERS[step.read](step, output, result)
         result.status = "passed" if process.returncode == 0 else "failed"
-    if result.status != "passed" and not result.failures:
-        result.failures = [shorten(output[-1500:])]
-    log = PROGRAMS / "logs" / f"{step.name.replace(' ', '_').replace('/', '_')}.txt"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text(output)
-    return result
+        if expired or self.stopped:
+            result.status = "timed out"
+        if result.status != "passed" and not result.failures:
+            result.failures = [ending(output)]
+        print(line(result), flush=True)
+        return result
 
 
 def shorten(text: str, lines: int = 12) -> str:
     kept = [line for line in text.strip().splitlines() if line.strip()]
     return "\n".join(kept[:lines])[:1200]
+
+
+def ending(text: str, lines: int = 8) -> str:
+    return "\n".join(text.strip().splitlines()[-lines:])[-1200:]
 
 
 def read_go(step: Step, output: str, result: Result) -> None:
@@ -126,7 +163,9 @@ def read_pytest(step: Step, output: str, result: Result) -> None:
     try:
         cases = list(ElementTree.parse(step.report).iter("testcase"))
     except (OSError, ElementTree.ParseError) as problem:
-        result.failures = [f"no report: {problem}\n" + shorten(output[-1500:])]
+        for what in ("passed", "failed", "skipped"):
+            setattr(result, what, len(re.findall(rf" {what.upper()}\b", output)))
+        result.failures = [f"no report ({problem}); the last lines:\n" + ending(output)]
         return
     for case in cases:
         bad = case.find("failure") if case.find("failure") is not None else case.find("error")
@@ -146,7 +185,7 @@ def read_sanitizer(step: Step, output: str, result: Result) -> None:
     log = step.report.read_text(errors="replace") if step.report.exists() else ""
     found = re.findall(r"(?:ERROR SUMMARY|RACECHECK SUMMARY): (\d+)", log)
     if not found:
-        result.failures.append("the tool says nothing:\n" + shorten(log or output[-1500:]))
+        result.failures.append("the tool says nothing:\n" + ending(log or output))
         result.failed += 1
         return
     reports = sum(map(int, found))
@@ -215,23 +254,24 @@ def go_steps(every: int) -> list[Step]:
     ]
 
 
-def pytest_step(shard: str, every: int) -> Step:
-    report = PROGRAMS / "logs" / f"pytest_{shard.replace('/', '_')}.xml"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", "tests/gpu"]
+def pytest_step(shard: str, every: int, logs: Path) -> Step:
+    report = logs / f"pytest_{shard.replace('/', '_')}.xml"
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--durations=15", f"--junitxml={report}"]
+    command += ["-o", "faulthandler_timeout=60", "tests/gpu"]
     paths = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
     environment = {"GPU_TESTS_SHARD": shard, "GPU_TESTS_EVERY": str(every), "PYTHONPATH": paths}
     return Step(f"pytest {shard}", command, ROOT, environment, "pytest", report)
 
 
-def sanitizer_step(tool: str, program: str, every: int) -> Step:
-    log = PROGRAMS / "logs" / f"{tool}.log"
+def sanitizer_step(tool: str, program: str, every: int, logs: Path) -> Step:
+    log = logs / f"{tool}.log"
     command = [program, "--tool", tool, "--log-file", str(log), "--error-exitcode", "1"]
     command += [str(PROGRAMS / "tests.test"), "-test.run", "^(TestCorpus|TestExecutorOnGPU)$/^gpu$", "-sanitized"]
     command += ["-gpu", "-test.v", "-cubins", str(PROGRAMS / "cubins"), "-every", str(every)]
     return Step(tool, command, ROOT / "tests" / "go", compiler(), "sanitizer", log)
 
 
-def everything(only: set[str], every: int, jobs: int) -> list[Result]:
+def everything(only: set[str], every: int, jobs: int, runner: Runner) -> list[Result]:
     """All steps, in groups that run one after the other; the steps of a group run at once."""
     why = programs() if only & {"go", "sanitizers"} else ""
     groups: list[list[Step]] = []
@@ -242,19 +282,17 @@ def everything(only: set[str], every: int, jobs: int) -> list[Result]:
         else:
             groups += [go_steps(every)[:1], go_steps(every)[1:]]
     if "pytest" in only:
-        groups += [[pytest_step(f"{i}/{jobs}", every) for i in range(jobs)], [pytest_step("alone", every)]]
+        groups.append([pytest_step(f"{i}/{jobs}", every, runner.logs) for i in range(jobs)])
+        groups.append([pytest_step("alone", every, runner.logs)])
     if "sanitizers" in only:
         program = sanitizer()
         if why or not program:
             results.append(Result("sanitizers", why=why or "compute-sanitizer is not on PATH"))
         else:
-            groups.append([sanitizer_step(tool, program, every) for tool in TOOLS])
-    (PROGRAMS / "logs").mkdir(parents=True, exist_ok=True)
+            groups.append([sanitizer_step(tool, program, every, runner.logs) for tool in TOOLS])
     for group in groups:
         with ThreadPoolExecutor(len(group)) as pool:
-            for result in pool.map(run, group):
-                print(line(result), flush=True)
-                results.append(result)
+            results += pool.map(runner.run, group)
     return results
 
 
@@ -291,11 +329,15 @@ def machine() -> dict:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--out", type=Path, help="where the results go as JSON; default: benchmarks/results/gpu-DATE.json"
+        "--out", type=Path, help="the results as JSON; default: benchmarks/results/gpu-DATE-COMMIT.json"
+    )
+    parser.add_argument(
+        "--logs", type=Path, default=PROGRAMS / "logs", help="what the steps print; default: build/gpu/logs"
     )
     parser.add_argument("--every", type=int, default=1, help="a sample: one case of so many (default: all)")
     parser.add_argument("--only", default="go,pytest,sanitizers", help="some of go, pytest, sanitizers")
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 16), help="processes of pytest at once")
+    parser.add_argument("--limit", type=float, default=1800, help="seconds after which what still runs is ended")
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "python"))
     about = machine()
@@ -304,7 +346,11 @@ def main() -> int:
         return 1
     print(json.dumps(about, indent=1), flush=True)
     began = time.monotonic()
-    results = everything(set(arguments.only.split(",")), arguments.every, arguments.jobs)
+    arguments.logs.mkdir(parents=True, exist_ok=True)
+    runner = Runner(arguments.logs.resolve(), arguments.limit)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, runner.stop)
+    results = everything(set(arguments.only.split(",")), arguments.every, arguments.jobs, runner)
     about |= {"seconds": round(time.monotonic() - began, 1), "every": arguments.every}
     about["steps"] = [asdict(r) for r in results]
     out = arguments.out or ROOT / "benchmarks" / "results" / f"gpu-{about['date'][:10]}-{about['commit']}.json"
