@@ -160,3 +160,27 @@ func lost(err error) bool {
 	_, is := errors.AsType[*deviceLost](err)
 	return is
 }
+
+// TestPlantedFaults runs a kernel that reads what nobody wrote, races in shared
+// memory and writes beyond its memory, to see that compute-sanitizer around the
+// program reports each.
+func TestPlantedFaults(t *testing.T) {
+	if !*onGPU || !*sanitized {
+		t.Skip("-gpu and -sanitized are not set")
+	}
+	g := newGPU(t)
+	const threads = 64
+	code, err := g.driver.Compile(`struct P { int* x; int* y; };
+extern "C" __global__ void planted(__grid_constant__ const P p) {
+  __shared__ int one;
+  one = threadIdx.x;
+  p.y[threadIdx.x + (threadIdx.x == 0 ? blockDim.x : 0)] = p.x[threadIdx.x] + one;
+}`, cudadrv.CompileOptions{Arch: g.properties.Arch()})
+	require.NoError(t, err)
+	f, err := g.driver.Load(0, code.Cubin, "planted", cudadrv.LoadOptions{})
+	require.NoError(t, err)
+	l := &hostshim.Launch{Kernel: "planted", Grid: [3]int64{1, 1, 1}, Block: [3]int64{threads, 1, 1}, Parameters: make([]byte, 16),
+		Buffers: []hostshim.Buffer{{Parameter: 0, Bytes: make([]byte, 4*threads)}, {Parameter: 8, Bytes: make([]byte, 4*threads)}}}
+	err = g.run(f, l, []bool{true, true})
+	t.Log(err) // which memcheck makes of it
+}

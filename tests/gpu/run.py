@@ -25,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "build" / "gpu"
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+FINDERS = ("memcheck", "racecheck", "initcheck")  # those that a kernel with faults is run under
 
 
 @dataclass
@@ -50,6 +51,7 @@ class Step:
     read: str = "go"  # how the counts are found: go, pytest, sanitizer
     report: Path | None = None  # a file that the command writes
     limit: float = 600
+    finds: bool = False  # it must fail: the faults are planted
 
 
 # ---- Running ----
@@ -114,7 +116,8 @@ class Runner:
         result.seconds = round(time.monotonic() - began, 1)
         output = log.read_text(errors="replace")
         READERS[step.read](step, output, result)
-        result.status = "passed" if process.returncode == 0 else "failed"
+        right = (process.returncode == 0) != step.finds and not result.failed
+        result.status = "passed" if right else "failed"
         if expired or self.stopped:
             result.status = "timed out"
         if result.status != "passed" and not result.failures:
@@ -189,6 +192,9 @@ def read_sanitizer(step: Step, output: str, result: Result) -> None:
         result.failed += 1
         return
     reports = sum(map(int, found))
+    if step.finds:
+        result.passed, result.failed, result.failures = int(reports > 0), int(reports == 0), []
+        return
     result.failed += reports
     if reports:
         lines = [line.removeprefix("=========").strip() for line in log.splitlines()]
@@ -263,12 +269,13 @@ def pytest_step(shard: str, every: int, logs: Path) -> Step:
     return Step(f"pytest {shard}", command, ROOT, environment, "pytest", report)
 
 
-def sanitizer_step(tool: str, program: str, every: int, logs: Path) -> Step:
-    log = logs / f"{tool}.log"
+def sanitizer_step(tool: str, program: str, tests: str, every: int, logs: Path, finds: bool = False) -> Step:
+    name = f"{tool} planted" if finds else tool
+    log = logs / f"{name.replace(' ', '_')}.log"
     command = [program, "--tool", tool, "--log-file", str(log), "--error-exitcode", "1"]
-    command += [str(PROGRAMS / "tests.test"), "-test.run", "^(TestCorpus|TestExecutorOnGPU)$/^gpu$", "-sanitized"]
+    command += [str(PROGRAMS / "tests.test"), "-test.run", tests, "-sanitized"]
     command += ["-gpu", "-test.v", "-cubins", str(PROGRAMS / "cubins"), "-every", str(every)]
-    return Step(tool, command, ROOT / "tests" / "go", compiler(), "sanitizer", log)
+    return Step(name, command, ROOT / "tests" / "go", compiler(), "sanitizer", log, finds=finds)
 
 
 def everything(only: set[str], every: int, jobs: int, runner: Runner) -> list[Result]:
@@ -289,7 +296,10 @@ def everything(only: set[str], every: int, jobs: int, runner: Runner) -> list[Re
         if why or not program:
             results.append(Result("sanitizers", why=why or "compute-sanitizer is not on PATH"))
         else:
-            groups.append([sanitizer_step(tool, program, every, runner.logs) for tool in TOOLS])
+            corpus = "^(TestCorpus|TestExecutorOnGPU)$/^gpu$"
+            groups.append([sanitizer_step(tool, program, corpus, every, runner.logs) for tool in TOOLS])
+            planted = [sanitizer_step(tool, program, "^TestPlantedFaults$", 1, runner.logs, True) for tool in FINDERS]
+            groups[-1] += planted
     for group in groups:
         with ThreadPoolExecutor(len(group)) as pool:
             results += pool.map(runner.run, group)
