@@ -236,6 +236,33 @@ func (f *Fusion) WithHostTensors(onHost func(i int) bool) *Fusion {
 	return g
 }
 
+// Renumbered returns a copy of f, which is frozen, with tensors named in the order
+// in which what is computed reads them: parts of one fusion that are alike have
+// equal names then.
+func (f *Fusion) Renumbered() *Fusion {
+	g := f.WithOutputs(f.outputs)
+	next, seen := 0, make([]bool, len(f.vals))
+	name := func(v ValID) {
+		if !seen[v] {
+			seen[v] = true
+			g.vals[v].Number = next
+			next++
+		}
+	}
+	for _, id := range f.Order() {
+		f.forEachTensor(f.exprs[id].Args, name)
+		for _, v := range f.exprs[id].Out {
+			name(v)
+		}
+	}
+	for v := range f.vals {
+		if f.vals[v].Tensor {
+			name(ValID(v))
+		}
+	}
+	return g
+}
+
 // WithOutputs returns a frozen copy of f that has other outputs. Ids keep their
 // meaning, and random operations their streams.
 func (f *Fusion) WithOutputs(outputs []Output) *Fusion {

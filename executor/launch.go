@@ -95,13 +95,61 @@ func (l *launcher) compiled(b *core.Binding, inputs []Input) ([]*compiled, error
 	if sharesMemory(l.p.e.written, inputs, -1) {
 		t = t.withoutAliases()
 	}
-	c, err := t.compile(outputs, l.options.Candidate)
+	c, err := l.compile(t)
 	if errors.As(err, new(*core.Unsupported)) {
-		if parts := t.parts(); len(parts) > 1 {
-			return compileAll(parts, outputs, l.options.Candidate)
+		if groups := t.groups(); len(groups) > 1 {
+			return l.compileHalves(t, groups)
 		}
 	}
 	return []*compiled{c}, err
+}
+
+// compile returns the kernel of t.
+//
+// Errors: Unsupported if a scheduler or the lowering refuses, or the kernel has
+// too many arguments.
+func (l *launcher) compile(t *task) (*compiled, error) {
+	c, err := t.compile(l.p.Outputs, l.options.Candidate)
+	if err != nil {
+		return nil, err
+	}
+	return c, checkParameters(c)
+}
+
+// checkParameters refuses kernels with more arguments than a launch takes.
+func checkParameters(c *compiled) error {
+	if n := cuda.Layout(c.kernel).Size; n > cudadrv.MaxArguments {
+		return tooLarge(fmt.Sprintf("the kernel has %d bytes of parameters, and a launch takes %d", n, cudadrv.MaxArguments))
+	}
+	return nil
+}
+
+// compileHalves returns kernels for groups of outputs that one kernel does not
+// compute: as few as halving finds.
+func (l *launcher) compileHalves(t *task, groups [][]int) ([]*compiled, error) {
+	var all []*compiled
+	for _, half := range [][][]int{groups[:len(groups)/2], groups[len(groups)/2:]} {
+		part := t.part(half)
+		named := part.f
+		part.f = named.Renumbered() // so that parts that are alike have equal kernels
+		c, err := l.compile(part)
+		if errors.As(err, new(*core.Unsupported)) && len(half) > 1 {
+			more, err := l.compileHalves(t, half)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, more...)
+			continue
+		}
+		if err != nil { // which names tensors as the user does
+			part.f = named
+			if c, err = l.compile(part); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, c)
+	}
+	return all, nil
 }
 
 // compiledByHand returns the kernel of the schedule made by hand. It cannot be
@@ -117,23 +165,14 @@ func (l *launcher) compiledByHand(b *core.Binding, inputs []Input) ([]*compiled,
 		return nil, core.InvalidArgumentf("execute(): an input that receives an output shares memory with another input, and the kernel of a schedule made by hand cannot save it before")
 	}
 	c, err := e.compileByHand(b, inputs, outputs, limits(l.properties))
+	if err == nil {
+		err = checkParameters(c)
+	}
 	hasElements := func(o OutputDescription) bool { return core.NumElements(o.Sizes) > 0 }
 	if err != nil || !slices.ContainsFunc(outputs, hasElements) {
 		return nil, err
 	}
 	return []*compiled{c}, nil
-}
-
-func compileAll(tasks []*task, outputs []OutputDescription, candidate int) ([]*compiled, error) {
-	var all []*compiled
-	for _, t := range tasks {
-		c, err := t.compile(outputs, candidate)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, c)
-	}
-	return all, nil
 }
 
 // program adds the launches of the plan: copies of what the kernels may write to,
@@ -278,13 +317,8 @@ func (l *launcher) function(c *compiled, block *cudadrv.LaunchBlock) (cudadrv.Fu
 
 // arguments makes the parameter structure: what the kind of inputs decides is in
 // it, and a patch is for each part that calls differ in.
-//
-// Errors: Unsupported if it is too large.
 func (l *launcher) arguments(h *host, block *cudadrv.LaunchBlock, in, out func(int) memory) error {
 	layout := cuda.Layout(h.kernel)
-	if layout.Size > cudadrv.MaxArguments {
-		return tooLarge(fmt.Sprintf("the kernel has %d bytes of parameters, and a launch takes %d", layout.Size, cudadrv.MaxArguments))
-	}
 	block.Arguments = make([]byte, layout.Size)
 	for i := range h.kernel.Arguments {
 		a, field := &h.kernel.Arguments[i], layout.Fields[i]

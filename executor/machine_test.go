@@ -3,6 +3,7 @@ package executor_test
 import (
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"unsafe"
@@ -268,6 +269,59 @@ output %1
 	require.Equal(t, byValue.Device.String(), inMemory.Device.String())
 	require.Len(t, driver.Compiles(), 2)
 	require.Contains(t, driver.Compiles()[1].Source, "const unsigned long long* offset;")
+}
+
+// TestDeviceManyParts: outputs with nothing in common share functions where their
+// kernels are alike.
+func TestDeviceManyParts(t *testing.T) {
+	build := func(p *program, n int) {
+		var tensors []core.ValID
+		for range n {
+			tensors = append(tensors, p.tensor(-1))
+		}
+		for _, v := range tensors {
+			p.output(p.call("neg", v))
+		}
+	}
+	for _, test := range []struct {
+		tensors, sizes, launches, compiles int
+	}{{5, 5, 5, 1}, {3, 1, 3, 1}} {
+		s := newStage(t)
+		var sizes [][]int64
+		for i := range test.tensors {
+			sizes = append(sizes, []int64{int64(5 + i%test.sizes)})
+		}
+		c := newCase(t, func(p *program) { build(p, test.tensors) }, sizes...)
+		e := s.executor(c.Fusion)
+		ok, err := s.check(e, c, never)
+		require.True(t, ok, err)
+		require.Len(t, s.driver.Launches(), test.launches)
+		require.Len(t, s.driver.Compiles(), test.compiles)
+	}
+}
+
+// TestDeviceManyParameters refuses a kernel with more arguments than a launch may
+// have, before it is compiled.
+func TestDeviceManyParameters(t *testing.T) {
+	driver := h100s(1)
+	var inputs []executor.Input
+	c := newCase(t, func(p *program) {
+		for range 600 {
+			p.tensor(-1)
+			inputs = append(inputs, vector(0x1000, 10))
+		}
+		sum := p.f.Inputs()[0]
+		for _, v := range p.f.Inputs()[1:] {
+			sum = p.call("add", sum, v)
+		}
+		p.output(sum)
+	}, slices.Repeat([][]int64{{10}}, 600)...)
+	e, err := executor.NewCache(1, driver).Executor(c.Fusion)
+	require.NoError(t, err)
+	_, err = e.Plan(inputs)
+	require.ErrorAs(t, err, new(*core.Unsupported))
+	require.ErrorContains(t, err, "bytes of parameters, and a launch takes 4096")
+	require.Empty(t, driver.Compiles())
 }
 
 // TestDeviceInspection shows the kernel that the device runs.

@@ -46,9 +46,9 @@ func newTask(f *core.Fusion, inputs []Input, b *core.Binding, outputs []OutputDe
 	return t, err
 }
 
-// parts returns a task for each group of outputs that have computed tensors in
-// common, in memory of their own: they may be computed in any order.
-func (t *task) parts() []*task {
+// groups returns the outputs of t, by position, in groups that have no computed
+// tensors in common.
+func (t *task) groups() [][]int {
 	joined := map[core.ValID]core.ValID{} // of a computed tensor: another of its group, or itself
 	root := func(v core.ValID) core.ValID {
 		for joined[v] != v {
@@ -68,7 +68,7 @@ func (t *task) parts() []*task {
 		}
 	}
 	of := map[core.ValID]int{}
-	var groups [][]int // of outputs
+	var groups [][]int
 	for k, o := range t.f.Outputs() {
 		r := root(o.Val)
 		if _, ok := of[r]; !ok {
@@ -77,19 +77,23 @@ func (t *task) parts() []*task {
 		}
 		groups[of[r]] = append(groups[of[r]], k)
 	}
-	var all []*task
+	return groups
+}
+
+// part returns the task of groups of outputs, in memory of their own: groups may
+// be computed in any order.
+func (t *task) part(groups [][]int) *task {
+	part := *t
+	part.outputs = nil
+	var list []core.Output
 	for _, group := range groups {
-		part := *t
-		part.outputs = nil
-		var list []core.Output
 		for _, k := range group {
 			part.outputs = append(part.outputs, t.outputs[k])
 			list = append(list, core.Output{Val: t.f.Outputs()[k].Val, Alias: core.NoVal})
 		}
-		part.f = t.f.WithOutputs(list)
-		all = append(all, &part)
 	}
-	return all
+	part.f = t.f.WithOutputs(list)
+	return &part
 }
 
 // withoutAliases returns t with outputs that have memory of their own.
