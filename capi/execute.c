@@ -415,17 +415,34 @@ static PyObject *executor_first_shown(PyObject *self, PyObject *const *args, Py_
   return PyBool_FromLong(first);
 }
 
-/* prepare(inputs): makes the plan for inputs, or raises. */
-static PyObject *prepare_plan(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
-  int ignored = 0;
-  Run run;
-  if (!alive() || !check_count("prepare", nargs, 1, 1)) return NULL;
-  if (!PyList_Check(args[0])) return PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError, "prepare(): inputs must be a list, got %R", args[0]);
+/* Makes or finds the plan for inputs: 1, 0 if there is none and none is made, or -1
+ * with an exception. */
+static int with_plan(PyObject *self, const char *function, PyObject *const *args, Py_ssize_t nargs, int make) {
+  nvf_error error = {0};
+  int ignored = 0, status = -1;
+  Run run; /* large, and not cleared */
+  if (!alive() || !check_count(function, nargs, 1, 1)) return -1;
+  if (!PyList_Check(args[0])) {
+    PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError, "%s(): inputs must be a list, got %R", function, args[0]);
+    return -1;
+  }
   run_begin(&run);
-  int ok = read_inputs(&run, args[0], NULL, &ignored) && find_plan(SELF, &run, NVF_ANY_DEVICE);
+  if (read_inputs(&run, args[0], NULL, &ignored)) {
+    if (make) status = find_plan(SELF, &run, NVF_ANY_DEVICE) ? 1 : -1;
+    else if (check(nvfi_find(SELF->handle, run.in.inputs, run.in.count, NVF_ANY_DEVICE, &run.plan, &error), &error)) status = run.plan != NULL;
+  }
   run_end(&run);
-  if (!ok) return NULL;
+  return status;
+}
+
+static PyObject *prepare_plan(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  if (with_plan(self, "prepare", args, nargs, 1) < 0) return NULL;
   Py_RETURN_NONE;
+}
+
+static PyObject *has_plan(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  int has = with_plan(self, "has_plan", args, nargs, 0);
+  return has < 0 ? NULL : PyBool_FromLong(has);
 }
 
 /* ask_scheduler(fusion, request, name, inputs, params) */
@@ -471,6 +488,7 @@ static PyMethodDef methods[] = {
     {"first_shown", FAST(executor_first_shown),
      PyDoc_STR("first_shown(inputs) -> bool\n\nWhether this is asked for the first time for inputs like these.")},
     {"prepare", FAST(prepare_plan), PyDoc_STR("prepare(inputs)\n\nMakes the plan for inputs of this description, or raises.")},
+    {"has_plan", FAST(has_plan), PyDoc_STR("has_plan(inputs) -> bool\n\nWhether this executor holds the plan for inputs of this description.")},
     {NULL, NULL, 0, NULL},
 };
 

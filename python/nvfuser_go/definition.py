@@ -287,8 +287,8 @@ class FusionDefinition(_C.Definition):
         """Runs the fusion by the schedule that the program made, and returns its outputs.
 
         The schedule is that of the first call: `ke`, the KernelExecutor, holds it. heuristic_params: its lparams hold
-        for every launch; its cparams are accepted and change nothing. This build runs it on CPU tensors in a simulator,
-        as a device of compute capability 9.0 would, which reports what such a device would leave undefined.
+        for every launch; its cparams are accepted and change nothing. On CPU tensors it runs in a simulator, as a
+        device of compute capability 9.0 would, which reports what such a device would leave undefined.
 
         Raises AssertionError after execute(), MissingDefinition without a definition, InvalidArgument for inputs that
         do not fit the definition and for a schedule that is not legal or exceeds the device, Unsupported for one that

@@ -385,17 +385,21 @@ class FusionExecutorCache:
         return self._fusion
 
     def is_compiled(self, inputs: Iterable[Any], device: int = 0) -> bool:
-        """Whether inputs of this description run without compiling. The CPU needs no compiled program: True there."""
-        prepared, _ = prepare(inputs)
-        return all(not isinstance(x, torch.Tensor) or x.device.type == "cpu" for x in prepared)
+        """Whether inputs of this description run without compiling: always on the CPU, elsewhere if they have run.
+
+        `device` makes no difference: the inputs tell.
+        """
+        plain, _ = prepare(inputs)
+        tensors = [x for x in plain if isinstance(x, torch.Tensor)]
+        return all(x.device.type == "cpu" for x in tensors) or self._executor.has_plan(plain)
 
     def get_cuda_kernel(self, inputs: Iterable[Any], intrinsic_code: bool = False, device: int = 0) -> str:
-        """The CUDA kernel for inputs of this description, for compute capability 9.0, wherever the fusion runs.
+        """The CUDA kernel for inputs of this description.
 
-        Where it runs on the CPU, the kernel is the one for tensors that begin at multiples of 16 bytes.
-        With intrinsic_code it begins with the device functions that it uses, and is all that a compiler needs. `device`
-        makes no difference: there is one target. Raises Unsupported with the refusals if no scheduler takes the
-        fusion, and what execute() raises for inputs that do not fit.
+        It is that of their device. Where the fusion runs on the CPU, it is the one for compute capability 9.0 and
+        tensors that begin at multiples of 16 bytes. With intrinsic_code it begins with the device functions that it
+        uses, and is all that a compiler needs. `device` makes no difference: the inputs tell. Raises Unsupported with
+        the refusals if no scheduler takes the fusion, and what execute() raises for inputs that do not fit.
         """
         return self._show(inputs, device, "cuda_full" if intrinsic_code else "cuda_kernel")
 
@@ -432,7 +436,7 @@ def scheduled_stage(tensor_transforms: bool) -> tuple[str, ...]:
 class KernelExecutor:
     """Compiles one kernel from a schedule that the program made, and runs it.
 
-    It runs on CPU tensors in a simulator, as a device of compute capability 9.0 would. May be used from several threads
+    On CPU tensors it runs in a simulator, as a device of compute capability 9.0 would. May be used from several threads
     once it is compiled.
     """
 

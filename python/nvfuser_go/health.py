@@ -66,14 +66,16 @@ def _devices(found: Report) -> None:
                 names.append(line.partition(":")[2].strip())
     if names:
         found.add("NVIDIA models", ", ".join(names))
-    found.add("GPU support", "not in this build; fusions of CPU tensors run")
 
 
 def _libraries(found: Report) -> None:
     import nvfuser_go
 
-    for line in nvfuser_go._C.cuda().splitlines():
-        found.add(*line.split("\t"))
+    lines = dict(line.split("\t") for line in nvfuser_go._C.cuda().splitlines())
+    for what, value in lines.items():
+        found.add(what, value)
+    missing = "a device" if "device 0" not in lines else "NVRTC" if "not found" in lines["NVRTC"] else None
+    found.add("fusions of CUDA tensors", f"cannot run here, for want of {missing}" if missing else "are compiled")
 
 
 def _surroundings(found: Report) -> None:

@@ -5,6 +5,7 @@ table. Beside each tensor goes the precision that is left: the coarsest floating
 elements were folded into one of its elements.
 """
 
+import contextlib
 import functools
 import json
 import math
@@ -202,7 +203,9 @@ def evaluate(fusion: Fusion, inputs: Iterable[Any]) -> list[tuple[Traced, bool]]
     evaluator = _Evaluator(fusion, plain)
     scope: dict[str, Any] = {"DataType": DataType, "FusionDefinition": None}
     exec(fusion.python(FUNCTION_NAME), scope)
-    with torch.no_grad(), warnings.catch_warnings():
+    on_gpu = [x.device for x in plain if isinstance(x, torch.Tensor) and x.is_cuda]
+    device = torch.device(on_gpu[0]) if on_gpu else contextlib.nullcontext()  # where torch makes tensors of numbers
+    with device, torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of casts that the fusion asks for
         scope[FUNCTION_NAME](evaluator)
     return evaluator.outputs

@@ -1,0 +1,250 @@
+"""Plans in C memory: how they are found, evicted, and outlive what made them; execute() of FusionDefinition in C."""
+
+import gc
+import inspect
+import sys
+import threading
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+from extension import built
+
+from nvfuser_go import _C, DataType, FusionDefinition, FusionExecutorCache, InvalidArgument, InvalidType
+
+PLANS = 256  # that an executor keeps, as capi/plans.go has it
+
+
+def scaled() -> FusionDefinition:
+    with FusionDefinition() as fd:
+        x = fd.define_tensor(shape=[-1, -1], contiguity=[False, False], dtype=DataType.Float)
+        fd.add_output(fd.ops.mul(x, fd.define_scalar(DataType.Double)))
+    return fd
+
+
+def matrix(rows: int, columns: int) -> torch.Tensor:
+    return torch.arange(rows * columns, dtype=torch.float32).reshape(rows, columns)
+
+
+def test_inputs_of_other_kinds_in_turn():
+    fd = scaled()
+    kinds = [matrix(3, 4), matrix(4, 3), matrix(4, 3).t(), matrix(8, 8)[1::2, ::2], matrix(3, 4)[:0], matrix(1, 1)]
+    for _ in range(3):
+        for x in kinds:
+            for factor in (2.0, -0.5, True, 3, 2**40):
+                (y,) = fd.execute([x, factor])
+                assert torch.equal(y, x * float(factor)), (x.shape, x.stride(), factor)
+
+
+def test_the_last_plan_is_not_that_of_inputs_that_do_not_fit():
+    fd = scaled()
+    x = matrix(2, 2)
+    fd.execute([x, 1.0])
+    for wrong, message in (
+        ([x], "1"),
+        ([x, 1.0, 1.0], "3"),
+        ([1.0, x], "input 0"),
+        ([x.double(), 1.0], "input 0"),
+        ([x.reshape(4), 1.0], "1 dimensions|1 dimension"),
+        ([x, 1j], "input 1"),
+    ):
+        with pytest.raises((InvalidArgument, InvalidType), match=message):
+            fd.execute(wrong)
+        assert torch.equal(fd.execute([x, 1.0])[0], x)
+    freed = matrix(2, 2)
+    fd.execute([freed, 1.0])
+    freed.untyped_storage().resize_(0)
+    with pytest.raises(InvalidArgument, match="no memory"):
+        fd.execute([freed, 1.0])
+
+
+def test_a_size_that_a_scalar_decides_is_not_that_of_the_last_plan():
+    with FusionDefinition() as fd:
+        n = fd.define_scalar(DataType.Int)
+        fd.add_output(fd.ops.iota(n))
+    for n in (3, 5, 3, 4, 0):
+        assert fd.execute([n], device="cpu")[0].tolist() == list(range(n))
+
+
+def test_inputs_that_are_written_may_come_to_overlap():
+    with FusionDefinition() as fd:
+        x, y = (fd.define_tensor(shape=[-1], contiguity=[True], dtype=DataType.Float) for _ in range(2))
+        fd.add_output(fd.ops.add(x, y), x)
+    for apart in (8, 1, 8, 1, 0):
+        memory = torch.arange(32, dtype=torch.float32)
+        x, y = memory[:8], memory[apart : apart + 8]
+        want = x + y
+        fd.execute([x, y])
+        assert torch.equal(x, want), apart
+
+
+def test_more_kinds_than_are_kept():
+    executor = built(lambda x: x + 1)
+    for _ in range(2):
+        for n in range(PLANS + 40):
+            x = torch.full((n, 2), float(n))
+            assert torch.equal(executor.execute([x])[0], x + 1)
+    assert executor.has_plan([x]) and not executor.has_plan([matrix(1000, 1)])
+
+
+def test_threads_evict_plans_that_others_run():
+    executor = built(lambda x: x + 1)
+    failures = []
+
+    def run(first: int) -> None:
+        for i in range(2 * PLANS):
+            n = (first + i) % (PLANS + 50)
+            x = torch.full((n, 3), float(n))
+            if not torch.equal(executor.execute([x])[0], x + 1):
+                failures.append(n)
+
+    threads = [threading.Thread(target=run, args=(70 * i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_an_executor_may_go_while_it_runs():
+    x = torch.zeros(300, 300)  # large enough for a thread of its own
+    failures = []
+
+    def run() -> None:
+        for _ in range(30):
+            if not torch.equal(built(lambda x: x + 1).execute([x])[0], x + 1):
+                failures.append(1)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def resident() -> int:
+    """Kilobytes of memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4
+
+
+def test_nothing_is_kept_of_plans_and_calls():
+    executor = built(lambda x: x + 1)
+    inputs = [torch.zeros(n, 2) for n in range(1, PLANS + 100)]
+    counts = [sys.getrefcount(x) for x in inputs]
+
+    def cycle() -> None:
+        for x in inputs:
+            executor.execute([x])
+        for _ in range(20):
+            built(lambda x: x + 1).execute([inputs[3]])
+        gc.collect()
+
+    for _ in range(4):
+        cycle()
+    before = resident()
+    for _ in range(8):
+        cycle()
+    assert resident() - before < 4096
+    assert [sys.getrefcount(x) for x in inputs] == counts
+
+
+def test_a_call_leaves_no_references_on_an_error():
+    executor = built(lambda x: x + 1)
+    x, wrong = matrix(2, 2), torch.ones(2)
+    counts = sys.getrefcount(x), sys.getrefcount(wrong)
+    for _ in range(100):
+        with pytest.raises(InvalidArgument):
+            executor.execute([wrong])
+        with pytest.raises(InvalidType):
+            executor.execute([x, "text"])
+    assert (sys.getrefcount(x), sys.getrefcount(wrong)) == counts
+
+
+def test_a_list_that_another_input_changes():
+    class Numbers(list):
+        """Empties the list of inputs when it is flattened."""
+
+        def __iter__(self):
+            inputs.clear()
+            return super().__iter__()
+
+    fd = scaled()
+    inputs = [matrix(2, 2), Numbers([2.0])]
+    assert torch.equal(fd.execute(inputs)[0], matrix(2, 2) * 2)
+
+
+# ---- FusionDefinition.execute ----
+
+
+def test_execute_is_found_and_described():
+    signature = inspect.signature(FusionDefinition.execute)
+    assert list(signature.parameters)[1:] == [
+        "inputs",
+        "device",
+        "save_repro_inputs",
+        "_enable_options",
+        "_disable_options",
+    ]
+    assert "Raises MissingDefinition" in FusionDefinition.execute.__doc__
+    with pytest.raises(TypeError, match="unexpected keyword argument 'devices'"):
+        scaled().execute([], devices=0)
+    with pytest.raises(TypeError, match="inputs"):
+        scaled().execute()
+
+
+def test_fec_is_there_once_it_is_executed():
+    fd = scaled()
+    assert not hasattr(fd, "fec")
+    fd.execute([matrix(2, 2), 1.0])
+    assert isinstance(fd.fec, FusionExecutorCache)
+    other = scaled()
+    other.execute([matrix(2, 2), 1.0])
+    with FusionDefinition() as negated:
+        x = negated.define_tensor(shape=[-1, -1], contiguity=[False, False], dtype=DataType.Float)
+        negated.add_output(negated.ops.neg(negated.ops.mul(x, negated.define_scalar(DataType.Double))))
+    negated.execute([matrix(2, 2), 1.0])
+    fd.fec = negated.fec  # which is then what runs
+    assert torch.equal(fd.execute([matrix(2, 2), 1.0])[0], -matrix(2, 2))
+    del fd.fec
+    assert not hasattr(fd, "fec")
+
+
+def test_a_definition_in_a_cycle_is_collected():
+    fd = scaled()
+    fd.execute([matrix(2, 2), 1.0])
+    fd.fec.owner = fd
+    gone = weakref.ref(fd)
+    del fd
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_subclass_overrides_execute():
+    class Counting(FusionDefinition):
+        calls = 0
+
+        def execute(self, inputs, **kwargs):
+            self.calls += 1
+            return super().execute(inputs, **kwargs)
+
+    with Counting() as fd:
+        fd.add_output(fd.ops.relu(fd.from_pytorch(matrix(2, 2))))
+    for device in (None, "cpu"):
+        assert torch.equal(fd.execute([matrix(2, 2)], device=device)[0], matrix(2, 2))
+    assert fd.calls == 2
+
+
+def test_only_executors_are_used():
+    with pytest.raises(TypeError, match="takes an Executor"):
+        scaled()._use(3)
+    assert not scaled().__dict__.keys() & {"fec", "_run"}
+
+
+def test_which_inputs_are_compiled():
+    fd = scaled()
+    fd.execute([matrix(2, 2), 1.0])
+    assert fd.fec.is_compiled([matrix(5, 5), 1.0])
+    with pytest.raises(InvalidType, match="inputs must be a list"):
+        _C.executor(fd.fusion._core).has_plan(3)
