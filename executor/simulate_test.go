@@ -3,7 +3,6 @@ package executor_test
 import (
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"unsafe"
 
@@ -213,7 +212,7 @@ func TestSimulatePrograms(t *testing.T) {
 }
 
 // TestSimulateVectors looks for vectors in the kernels of the candidates that have
-// them, and for other kernels where addresses or sizes do not allow them.
+// them, whatever one address is and where rows end.
 func TestSimulateVectors(t *testing.T) {
 	const bias = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
 %1 = tensor f32 [-1] contiguity=[yes]
@@ -229,8 +228,7 @@ output %4
 	for _, test := range []struct {
 		rows, columns int64
 		offset        int // in elements
-		vectors       bool
-	}{{33, 8, 0, true}, {33, 8, 4, true}, {33, 8, 1, true}, {33, 5, 0, false}} {
+	}{{33, 8, 0}, {33, 8, 4}, {33, 8, 1}, {33, 5, 0}, {33, 5, 1}} {
 		c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 7, []int64{test.rows, test.columns}, []int64{test.columns})}
 		p := prepare(c)
 		data := make([]float32, int64(test.offset)+test.rows*test.columns+4)
@@ -249,7 +247,7 @@ output %4
 		require.Empty(t, c.Check(want, got))
 		text, err := plan.Inspection().Show("kernel_ir")
 		require.NoError(t, err)
-		require.Equal(t, test.vectors, strings.Contains(text, "]:4 ="), text)
+		require.Contains(t, text, "]:4 =")
 	}
 }
 

@@ -2,10 +2,13 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
 )
 
 // precision is the number of random bits of a uniform number: see package
@@ -71,11 +74,12 @@ func (p *printer) between(v *kir.Value, x text) text {
 	return atom("%s(%s, %s, %s)", function, p.value(v.Args[0]).code, p.value(v.Args[1]).code, x.code)
 }
 
-// stream returns the arguments that tell which number is drawn: seed, offset
-// and index.
+// stream returns the arguments that tell which number is drawn: seed, offset,
+// the call of the generator, and which of the numbers that it gives.
 func (p *printer) stream(v *kir.Value) string {
+	call, which := p.draw(v)
 	if v.Stream < 0 {
-		return fmt.Sprintf("%s, %s, %s", p.value(v.Seed).code, p.value(v.Offset).code, p.index(v.Index).code)
+		return fmt.Sprintf("%s, %s, %s, %s", p.value(v.Seed).code, p.value(v.Offset).code, call, which)
 	}
 	seed, offset := "", ""
 	for i, a := range p.k.Arguments {
@@ -92,7 +96,44 @@ func (p *printer) stream(v *kir.Value) string {
 	if v.Stream > 0 {
 		offset += fmt.Sprintf(" + %d", 4*v.Stream)
 	}
-	return fmt.Sprintf("%s, %s, %s", seed, offset, p.index(v.Index).code)
+	return fmt.Sprintf("%s, %s, %s, %s", seed, offset, call, which)
+}
+
+// draw returns the index of v divided by how many numbers a call of the generator
+// gives, and the remainder. Terms that are multiples are divided apart, so that in
+// an unrolled loop the calls of neighbours are seen to be one.
+func (p *printer) draw(v *kir.Value) (call, which string) {
+	each, shift := int64(4), "2"
+	if v.DType == dtype.Double {
+		each, shift = 2, "1"
+	}
+	t := p.k.Scalars
+	terms := []scalar.ID{v.Index}
+	if _, isNamed := p.hoisted[v.Index]; !isNamed && t.Op(v.Index) == scalar.Add {
+		terms = t.Args(v.Index)
+	}
+	var multiples, rest []scalar.ID
+	for _, x := range terms {
+		if f := t.Facts(x); f.Lo >= 0 && f.Divisor%each == 0 {
+			multiples = append(multiples, x)
+		} else {
+			rest = append(rest, x)
+		}
+	}
+	if len(multiples) == 0 || slices.ContainsFunc(rest, func(x scalar.ID) bool { return t.Facts(x).Lo < 0 }) {
+		multiples, rest = nil, terms
+	}
+	var calls []string
+	which = "0"
+	for _, part := range [][]scalar.ID{multiples, rest} {
+		if len(part) > 0 {
+			calls = append(calls, fmt.Sprintf("(%s >> %s)", p.sum(part).within(levelAtom), shift))
+		}
+	}
+	if len(rest) > 0 {
+		which = fmt.Sprintf("%s & %d", p.sum(rest).within(levelAtom), each-1)
+	}
+	return strings.Join(calls, " + "), which
 }
 
 // randomState returns what argument i, the seed or the offset, tells.

@@ -60,8 +60,7 @@ func (l *lowering) note(s *guarded) {
 //   - inside: the facts show that what it accesses exists, also for threads
 //     beyond the end of a loop;
 //   - own element: each point of its loops has an element of its own to write;
-//   - operation: it computes single elements: no random numbers, no positions
-//     that are values;
+//   - operation: it computes single elements, be it from positions;
 //   - identity: no reduction relies on what it leaves where there is no element.
 //
 // A reduction adds the identity there, if its operand holds it: see
@@ -169,7 +168,9 @@ func (l *lowering) mustTest(s *guarded) (rule, why string) {
 	if s.wanted != nil && l.omitted != keptForIdentity {
 		return "identity", fmt.Sprintf("%s(), which reads it, relies on its identity where there is no element", s.wanted.op.Name)
 	}
-	if e.Op.Class != core.Elementwise && e.Op.Class != core.View {
+	switch e.Op.Class {
+	case core.Elementwise, core.View, core.Random:
+	default:
 		return "operation", fmt.Sprintf("%s() does more than compute one element", e.Op.Name)
 	}
 	return l.mustStay(s)

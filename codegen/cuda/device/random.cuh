@@ -21,25 +21,25 @@ __device__ inline uint4 philox(unsigned long long seed, unsigned long long offse
 }
 
 //@ philox.word needs philox
-// The word of an element of a type that takes one.
-__device__ inline unsigned philoxWord(unsigned long long seed, unsigned long long offset, unsigned long long index) {
-  const uint4 w = philox(seed, offset / 4, index / 4);
-  const unsigned low = index & 1 ? w.y : w.x, high = index & 1 ? w.w : w.z;
-  return index & 2 ? high : low;
+// The word of an element of a type that takes one: four share what one call gives.
+__device__ inline unsigned philoxWord(unsigned long long seed, unsigned long long offset, unsigned long long four, unsigned which) {
+  const uint4 w = philox(seed, offset / 4, four);
+  const unsigned low = which & 1 ? w.y : w.x, high = which & 1 ? w.w : w.z;
+  return which & 2 ? high : low;
 }
 
 //@ uniform needs philox.word
 // Uniform over [0, 1), a multiple of 2^-Precision.
 template <int Precision>
-__device__ inline float uniform(unsigned long long seed, unsigned long long offset, unsigned long long index) {
+__device__ inline float uniform(unsigned long long seed, unsigned long long offset, unsigned long long four, unsigned which) {
   const unsigned mask = (1u << Precision) - 1;
-  return (float)(philoxWord(seed, offset, index) & mask) * (1.0f / (mask + 1));
+  return (float)(philoxWord(seed, offset, four, which) & mask) * (1.0f / (mask + 1));
 }
 
 //@ uniform.double needs philox
-__device__ inline double uniformDouble(unsigned long long seed, unsigned long long offset, unsigned long long index) {
-  const uint4 w = philox(seed, offset / 4, index / 2);
-  const unsigned long long word = index & 1 ? (unsigned long long)w.w << 32 | w.z : (unsigned long long)w.y << 32 | w.x;
+__device__ inline double uniformDouble(unsigned long long seed, unsigned long long offset, unsigned long long two, unsigned which) {
+  const uint4 w = philox(seed, offset / 4, two);
+  const unsigned long long word = which ? (unsigned long long)w.w << 32 | w.z : (unsigned long long)w.y << 32 | w.x;
   return (double)(word & ((1ull << 53) - 1)) * 0x1p-53;
 }
 
@@ -78,21 +78,21 @@ __device__ inline BFloat16 justBelow(BFloat16 x) {
 //@ normal needs philox
 // Normally distributed, by the method of Box and Muller. The two elements of a
 // pair take the cosine and the sine.
-__device__ inline float normal(unsigned long long seed, unsigned long long offset, unsigned long long index) {
-  const uint4 w = philox(seed, offset / 4, index / 4);
-  const float u = __fmaf_rn((float)(index & 2 ? w.z : w.x), 0x1p-32f, 0x1p-33f);
-  const float v = (float)(index & 2 ? w.w : w.y) * 0x1p-32f;
+__device__ inline float normal(unsigned long long seed, unsigned long long offset, unsigned long long four, unsigned which) {
+  const uint4 w = philox(seed, offset / 4, four);
+  const float u = __fmaf_rn((float)(which & 2 ? w.z : w.x), 0x1p-32f, 0x1p-33f);
+  const float v = (float)(which & 2 ? w.w : w.y) * 0x1p-32f;
   const float radius = sqrtf(-2.0f * logf(u));
-  return radius * (index & 1 ? sinpif(2.0f * v) : cospif(2.0f * v));
+  return radius * (which & 1 ? sinpif(2.0f * v) : cospif(2.0f * v));
 }
 
 //@ normal.double needs philox
-__device__ inline double normalDouble(unsigned long long seed, unsigned long long offset, unsigned long long index) {
-  const uint4 w = philox(seed, offset / 4, index / 2);
+__device__ inline double normalDouble(unsigned long long seed, unsigned long long offset, unsigned long long two, unsigned which) {
+  const uint4 w = philox(seed, offset / 4, two);
   const unsigned long long first = (unsigned long long)w.y << 32 | w.x, second = (unsigned long long)w.w << 32 | w.z;
   const double u = (double)((first >> 11) + 1) * 0x1p-53, v = (double)(second >> 11) * 0x1p-53;
   const double radius = sqrt(-2.0 * log(u));
-  return radius * (index & 1 ? sinpi(2.0 * v) : cospi(2.0 * v));
+  return radius * (which ? sinpi(2.0 * v) : cospi(2.0 * v));
 }
 
 //@ uniformBetween.float needs scaled below.float
