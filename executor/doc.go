@@ -58,6 +58,24 @@
 // gives theirs; the result of any other operation is row-major. The stride of
 // an expanded broadcast is 0: the caller allocates one element along it.
 //
+// An output shares memory with nothing but the input that it is written to: one
+// that is an input, or a view of one, is a copy. On a CUDA device so is an input
+// that lies on the CPU.
+//
+// # Where a run takes place
+//
+// On the device of its tensors, without regard to tensors of the CPU that have no
+// dimensions, which go to a device by value, whether the definition says is_cpu or
+// not. Tensors on several devices are the user's mistake. Without tensors that
+// count it is the device that the caller names, else the CPU if there are such
+// small ones, else the first CUDA device if there is one.
+//
+// # Numbers of a call
+//
+// A plan serves all values of scalars that no size depends on. On a device those
+// are words that [Plan.Evaluate] computes, without allocating, in the time of a
+// few loads and stores.
+//
 // The package does not know about Python or C, allocates no outputs, and does
 // not keep inputs beyond a call.
 package executor
