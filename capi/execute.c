@@ -12,7 +12,7 @@ typedef struct {
   int is_large;
   uint64_t last_use; /* counted over all executors; 0: none */
   nvfi_plan *recent; /* the plan that was found last, or NULL; owned */
-  int32_t recent_device;
+  int32_t recent_device, recent_random;
 } ExecutorObject;
 
 #define SELF ((ExecutorObject *)self)
@@ -122,6 +122,7 @@ typedef struct {
   nvfi_plan *plan;
   PyObject *outputs;    /* list of tensors */
   PyObject *workspaces; /* list of tensors, or NULL */
+  PyObject *random;     /* the tensor that seed and offset are the addresses of, or NULL */
   void **memories;      /* of outputs, then of workspaces */
   uint64_t *words;
   void *few_memories[16];
@@ -131,7 +132,7 @@ typedef struct {
 
 static void run_begin(Run *run) {
   run->plan = NULL;
-  run->outputs = run->workspaces = NULL;
+  run->outputs = run->workspaces = run->random = NULL;
   run->memories = run->few_memories;
   run->words = run->few_words;
   run->seed = run->offset = 0;
@@ -143,6 +144,7 @@ static void run_end(Run *run) {
   if (run->memories != run->few_memories) PyMem_Free(run->memories);
   if (run->words != run->few_words) PyMem_Free(run->words);
   Py_XDECREF(run->workspaces);
+  Py_XDECREF(run->random);
 }
 
 /* Has the package turn the inputs into plain tensors and numbers. Returns a new
@@ -215,30 +217,32 @@ static int is_quick(const ExecutorObject *self, const Inputs *in, int32_t device
   return tensors || device == NVF_CPU_DEVICE;
 }
 
-static int make_plan(ExecutorObject *self, Run *run, int32_t device) {
+static int make_plan(ExecutorObject *self, Run *run, int32_t device, int32_t random) {
   nvf_error error = {0};
   nvfi_job job;
   const Inputs *in = &run->in;
   clean_plans();
   if (!is_quick(self, in, device)) {
-    if (!check(nvfi_start_make(self->handle, in->inputs, in->count, device, &job, &error), &error) || !wait_for(job, 0)) return 0;
+    if (!check(nvfi_start_make(self->handle, in->inputs, in->count, device, random, &job, &error), &error) || !wait_for(job, 0)) return 0;
   }
-  return check(nvfi_make(self->handle, in->inputs, in->count, device, &run->plan, &error), &error);
+  return check(nvfi_make(self->handle, in->inputs, in->count, device, random, &run->plan, &error), &error);
 }
 
-static int find_plan(ExecutorObject *self, Run *run, int32_t device) {
+/* random: whether seed and offset are addresses. */
+static int find_plan(ExecutorObject *self, Run *run, int32_t device, int32_t random) {
   nvf_error error = {0};
   const Inputs *in = &run->in;
-  if (self->recent && self->recent_device == device && plan_agrees(self->recent, in->inputs, in->count)) {
+  if (self->recent && self->recent_device == device && self->recent_random == random && plan_agrees(self->recent, in->inputs, in->count)) {
     run->plan = self->recent;
     plan_hold(run->plan);
     return 1;
   }
-  if (!check(nvfi_find(self->handle, in->inputs, in->count, device, &run->plan, &error), &error)) return 0;
-  if (!run->plan && !make_plan(self, run, device)) return 0;
+  if (!check(nvfi_find(self->handle, in->inputs, in->count, device, random, &run->plan, &error), &error)) return 0;
+  if (!run->plan && !make_plan(self, run, device, random)) return 0;
   nvfi_plan *old = self->recent;
   self->recent = run->plan;
   self->recent_device = device;
+  self->recent_random = random;
   plan_hold(run->plan);
   if (old) plan_release(old);
   return 1;
@@ -280,18 +284,32 @@ static int allocate(Run *run) {
   return 1;
 }
 
-/* Takes seed and offset of the random generator, if the outputs depend on them. */
-static int draw(Run *run) {
+/* Takes seed and offset of the random generator, if the outputs depend on them. In
+ * the capture of a CUDA graph they are numbers in memory, for which there is
+ * another plan. */
+static int draw(ExecutorObject *self, Run *run, int32_t device) {
   const nvf_plan_description *d = &run->plan->description;
   if (!d->needs_seed || !draw_hook) return 1;
-  PyObject *pair = PyObject_CallFunction(draw_hook, "iK", d->device_type == NVF_CUDA ? (int)d->device_index : -1, (unsigned long long)d->draws);
-  if (pair && (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2)) PyErr_Format(PyExc_TypeError, "draw() must return two ints, got %R", pair);
-  if (pair && !PyErr_Occurred()) {
-    run->seed = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(pair, 0));
-    run->offset = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(pair, 1));
+  PyObject *drawn = PyObject_CallFunction(draw_hook, "iK", d->device_type == NVF_CUDA ? (int)d->device_index : -1, (unsigned long long)d->draws);
+  if (!drawn) return 0;
+  if (PyTuple_Check(drawn) && PyTuple_Size(drawn) == 2) {
+    run->seed = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(drawn, 0));
+    run->offset = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(drawn, 1));
+    Py_DECREF(drawn);
+    return !PyErr_Occurred();
   }
-  Py_XDECREF(pair);
-  return !PyErr_Occurred();
+  int32_t index;
+  void *memory;
+  run->random = drawn;
+  if (!memory_of(drawn, &index, &memory) || index != d->device_index || !memory) {
+    if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "draw() must return two ints, or a tensor on the device, got %R", drawn);
+    return 0;
+  }
+  run->seed = (uintptr_t)memory;
+  run->offset = run->seed + sizeof run->seed;
+  plan_release(run->plan);
+  run->plan = NULL;
+  return find_plan(self, run, device, 1);
 }
 
 static int launch(Run *run) {
@@ -345,8 +363,8 @@ PyObject *run_executor(PyObject *self, PyObject *inputs, int32_t device) {
   if (!alive()) return NULL;
   SELF->last_use = ++uses;
   run_begin(&run);
-  if (read_inputs(&run, inputs, SELF->aliased, &to_numpy) && find_plan(SELF, &run, device))
-    ok = check_written(&run) && allocate(&run) && draw(&run) && run_plan(&run) && mark_inputs(&run) && (!to_numpy || to_arrays(run.outputs));
+  if (read_inputs(&run, inputs, SELF->aliased, &to_numpy) && find_plan(SELF, &run, device, 0))
+    ok = check_written(&run) && draw(SELF, &run, device) && allocate(&run) && run_plan(&run) && mark_inputs(&run) && (!to_numpy || to_arrays(run.outputs));
   run_end(&run);
   if (!ok) Py_CLEAR(run.outputs);
   return run.outputs;
@@ -428,8 +446,8 @@ static int with_plan(PyObject *self, const char *function, PyObject *const *args
   }
   run_begin(&run);
   if (read_inputs(&run, args[0], NULL, &ignored)) {
-    if (make) status = find_plan(SELF, &run, NVF_ANY_DEVICE) ? 1 : -1;
-    else if (check(nvfi_find(SELF->handle, run.in.inputs, run.in.count, NVF_ANY_DEVICE, &run.plan, &error), &error)) status = run.plan != NULL;
+    if (make) status = find_plan(SELF, &run, NVF_ANY_DEVICE, 0) ? 1 : -1;
+    else if (check(nvfi_find(SELF->handle, run.in.inputs, run.in.count, NVF_ANY_DEVICE, 0, &run.plan, &error), &error)) status = run.plan != NULL;
   }
   run_end(&run);
   return status;

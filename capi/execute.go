@@ -39,10 +39,16 @@ type execution struct {
 	plans     plans
 }
 
-// options are those that plans for a run on a device are made with.
-func (x *execution) options(device int) executor.Options {
+// A setting is what a caller says of a run, besides its inputs.
+type setting struct {
+	device         int  // as for nvf_prepare
+	randomInMemory bool // as for nvfi_find
+}
+
+// options are those that plans for such runs are made with.
+func (x *execution) options(s setting) executor.Options {
 	k := x.simulates.Load()
-	return executor.Options{Simulate: k > 0, Candidate: int(max(k-1, 0)), Device: deviceOf(device)}
+	return executor.Options{Simulate: k > 0, Candidate: int(max(k-1, 0)), Device: deviceOf(s.device), RandomInMemory: s.randomInMemory}
 }
 
 // devices are what options point to, so that a call allocates none.
@@ -72,7 +78,7 @@ func deviceOf(device int) *executor.Device {
 
 // plan returns the plan for inputs in C memory.
 func (x *execution) plan(inputs []executor.Input) (*executor.Plan, error) {
-	return x.PlanWith(inputs, x.options(C.NVF_ANY_DEVICE))
+	return x.PlanWith(inputs, x.options(setting{device: C.NVF_ANY_DEVICE}))
 }
 
 //export nvf_executor_create
@@ -108,7 +114,7 @@ func nvf_executor_destroy(h C.nvf_executor) {
 }
 
 // found passes the plan that find finds for inputs to use, if there is one.
-func found(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, e *C.nvf_error, find func(*execution, *arguments, int) (*prepared, error), use func(*prepared)) C.int {
+func found(h C.nvf_executor, inputs C.const_inputs, n, device, random C.int32_t, e *C.nvf_error, find func(*execution, *arguments, setting) (*prepared, error), use func(*prepared)) C.int {
 	x, err := get[execution](handle(h), "an executor")
 	if err == nil && device < C.NVF_CPU_DEVICE {
 		err = core.InvalidArgumentf("execute(): device is %d", int(device))
@@ -122,7 +128,7 @@ func found(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, e *C.nv
 			return err
 		}
 		defer given.done()
-		p, err := find(x, given, int(device))
+		p, err := find(x, given, setting{int(device), random != 0})
 		if err == nil && p != nil {
 			use(p)
 		}
@@ -131,14 +137,14 @@ func found(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, e *C.nv
 }
 
 //export nvfi_find
-func nvfi_find(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, out **C.nvfi_plan, e *C.nvf_error) C.int {
+func nvfi_find(h C.nvf_executor, inputs C.const_inputs, n, device, random C.int32_t, out **C.nvfi_plan, e *C.nvf_error) C.int {
 	*out = nil
-	return found(h, inputs, n, device, e, (*execution).find, func(p *prepared) { *out = p.block })
+	return found(h, inputs, n, device, random, e, (*execution).find, func(p *prepared) { *out = p.block })
 }
 
 //export nvfi_make
-func nvfi_make(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, out **C.nvfi_plan, e *C.nvf_error) C.int {
-	return found(h, inputs, n, device, e, (*execution).prepare, func(p *prepared) { *out = p.block })
+func nvfi_make(h C.nvf_executor, inputs C.const_inputs, n, device, random C.int32_t, out **C.nvfi_plan, e *C.nvf_error) C.int {
+	return found(h, inputs, n, device, random, e, (*execution).prepare, func(p *prepared) { *out = p.block })
 }
 
 // A lease is a plan as a C program holds it: each has a handle of its own, so
@@ -147,7 +153,7 @@ type lease struct{ *prepared }
 
 //export nvf_prepare
 func nvf_prepare(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, out *C.nvf_plan, description *C.const_description, e *C.nvf_error) C.int {
-	return found(h, inputs, n, device, e, (*execution).prepare, func(p *prepared) {
+	return found(h, inputs, n, device, 0, e, (*execution).prepare, func(p *prepared) {
 		*description = C.const_description(&p.block.description)
 		*out = C.nvf_plan(handles.put(&lease{p}))
 	})
@@ -176,7 +182,7 @@ func (l *lease) on(inputs C.const_inputs, n C.int32_t, outputs C.const_memories,
 		return err
 	}
 	defer given.done()
-	if string(l.x.key(given, l.device)) != l.key {
+	if string(l.x.key(given, l.setting)) != l.key {
 		return core.InvalidArgumentf("the inputs are not those that the plan was prepared for: only their data may differ, which must be aligned as they were")
 	}
 	return body(given.inputs)

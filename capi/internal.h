@@ -98,11 +98,15 @@ int nvfi_first_shown(nvf_executor executor, const nvf_input *inputs, int32_t num
 typedef struct nvfi_plan nvfi_plan;
 
 /* Looks for a plan that was made before, with the arguments of nvf_prepare. *plan
- * is NULL if there is none; else it is to be given back with plan_release. */
-int nvfi_find(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, nvfi_plan **plan, nvf_error *error);
+ * is NULL if there is none; else it is to be given back with plan_release. With
+ * random_in_memory the seed and the offset of a call on a CUDA device are the
+ * addresses of 64 bits there, which are read when the kernel runs. */
+int nvfi_find(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, int32_t random_in_memory, nvfi_plan **plan,
+              nvf_error *error);
 
 /* As nvfi_find, and makes the plan if there is none. */
-int nvfi_make(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, nvfi_plan **plan, nvf_error *error);
+int nvfi_make(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, int32_t random_in_memory, nvfi_plan **plan,
+              nvf_error *error);
 
 /* Frees the plan with this handle, which nothing refers to any more; for plan_release. */
 void nvfi_forget(uint64_t plan);
@@ -124,7 +128,8 @@ typedef uint64_t nvfi_job;
 int nvfi_start_run(nvfi_plan *plan, const nvf_input *inputs, void *const *outputs, uint64_t seed, nvfi_job *job, nvf_error *error);
 
 /* Begins to make a plan, which nvfi_make then finds. The arguments are copied. */
-int nvfi_start_make(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, nvfi_job *job, nvf_error *error);
+int nvfi_start_make(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, int32_t random_in_memory, nvfi_job *job,
+                    nvf_error *error);
 
 /* Waits for the end of a job, at most the given time; returns whether it has
  * ended, and then gives its status and error. */

@@ -39,7 +39,7 @@ func nvfi_start_run(p *C.nvfi_plan, inputs C.const_inputs, outputs C.const_memor
 }
 
 //export nvfi_start_make
-func nvfi_start_make(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, out *C.nvfi_job, e *C.nvf_error) C.int {
+func nvfi_start_make(h C.nvf_executor, inputs C.const_inputs, n, device, random C.int32_t, out *C.nvfi_job, e *C.nvf_error) C.int {
 	x, err := get[execution](handle(h), "an executor")
 	if err != nil {
 		return report(e, err)
@@ -55,7 +55,7 @@ func nvfi_start_make(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_
 		in.Sizes, in.Strides = slices.Clone(in.Sizes), slices.Clone(in.Strides)
 	}
 	return start(out, "prepare\n\n"+x.Text(), func(*job) error {
-		p, err := x.prepare(own, int(device))
+		p, err := x.prepare(own, setting{int(device), random != 0})
 		if err == nil {
 			p.release() // the table holds it
 		}

@@ -30,9 +30,9 @@ type plans struct {
 // A prepared is a plan with its form in C memory.
 type prepared struct {
 	*executor.Plan
-	x        *execution
-	key      string
-	device   int   // as the caller gave it
+	x   *execution
+	key string
+	setting
 	inputs   int   // their number
 	own      []int // the outputs of the description, by position in the plan
 	launches []*real.Launch
@@ -40,14 +40,14 @@ type prepared struct {
 }
 
 // key is what plans for inputs are found by, in the memory of a.
-func (x *execution) key(a *arguments, device int) []byte {
-	a.key = x.AppendKey(a.key[:0], a.inputs, x.options(device))
+func (x *execution) key(a *arguments, s setting) []byte {
+	a.key = x.AppendKey(a.key[:0], a.inputs, x.options(s))
 	return a.key
 }
 
 // find returns the plan for inputs, with a reference more, or nil.
-func (x *execution) find(a *arguments, device int) (*prepared, error) {
-	key := x.key(a, device)
+func (x *execution) find(a *arguments, s setting) (*prepared, error) {
+	key := x.key(a, s)
 	x.plans.lock.RLock()
 	defer x.plans.lock.RUnlock()
 	p := x.plans.by[string(key)]
@@ -59,15 +59,15 @@ func (x *execution) find(a *arguments, device int) (*prepared, error) {
 }
 
 // prepare is find, and makes the plan if there is none.
-func (x *execution) prepare(a *arguments, device int) (*prepared, error) {
-	if p, _ := x.find(a, device); p != nil {
+func (x *execution) prepare(a *arguments, s setting) (*prepared, error) {
+	if p, _ := x.find(a, s); p != nil {
 		return p, nil
 	}
-	plan, err := x.PlanWith(a.inputs, x.options(device))
+	plan, err := x.PlanWith(a.inputs, x.options(s))
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{Plan: plan, x: x, key: string(a.key), device: device, inputs: len(a.inputs)}
+	p := &prepared{Plan: plan, x: x, key: string(a.key), setting: s, inputs: len(a.inputs)}
 	if err := p.fill(a.inputs); err != nil {
 		return nil, err
 	}

@@ -71,7 +71,8 @@ static PyMethodDef functions[] = {
                "Registers what execute() calls. prepare(inputs[, aliased]) -> (list, to_numpy) is called once with all inputs when\n"
                "they are no list, or one is neither a number nor a plain tensor that can be read; it returns a list of those, and\n"
                "whether the outputs are to be numpy arrays, or raises naming the input. draw(device, draws) -> (int, int) gives seed and offset\n"
-               "of a run that draws random numbers, and moves the offset of that device's generator by draws; -1 is the CPU.\n"
+               "of a run that draws random numbers, and moves the offset of that device's generator by draws; -1 is the CPU. Where\n"
+               "they are not known yet, it gives a tensor on the device that will hold them as two Ints.\n"
                "Takes what else is needed from torch, which must be imported.")},
     {"executor", FAST(make_executor),
      PyDoc_STR("executor(fusion, candidate=None, aliased=None) -> Executor\n\nCompletes the fusion and gives what runs it: simulated GPU kernels by one of\n"

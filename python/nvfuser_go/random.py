@@ -2,7 +2,8 @@
 
 On a CUDA device a run takes the seed and the offset of the device's generator and moves the offset as far as it draws,
 as an operation of torch would: what torch draws afterwards does not repeat it. On the CPU a run takes a seed of its own
-from torch's generator. torch.manual_seed makes both repeatable.
+from torch's generator. torch.manual_seed makes both repeatable. In the capture of a CUDA graph the state is not known:
+there torch draws a seed and an offset in the graph, anew each time that it is replayed.
 """
 
 import os
@@ -25,14 +26,18 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def draw(device: int, draws: int) -> tuple[int, int]:
+def draw(device: int, draws: int) -> tuple[int, int] | torch.Tensor:
     """Seed and offset of a run on a CUDA device, or for -1 on the CPU; the generator moves on by `draws`.
 
-    Raises FusionError while a CUDA graph is captured: the graph would replay the same numbers.
+    While a CUDA graph is captured: a tensor on the device that will hold both. Raises FusionError if torch does not
+    tell the state.
     """
     if device < 0:
         return int(torch.randint(2**63 - 1, (), dtype=torch.int64, device="cpu")), 0
     torch.cuda.init()
+    with torch.cuda.device(device):
+        if torch.cuda.is_current_stream_capturing():
+            return torch.randint(-(2**62), 2**62, (2,), dtype=torch.int64, device="cuda")
     generator = torch.cuda.default_generators[device]
     with _drawing:
         try:
@@ -40,8 +45,6 @@ def draw(device: int, draws: int) -> tuple[int, int]:
             generator.set_offset(offset + draws)
         except RuntimeError as failure:
             raise FusionError(
-                "execute(): the state of torch's random generator cannot be read, as in the capture of a CUDA graph, "
-                "which would replay the same numbers: pass rng_seed and rng_offset to the operation as inputs of the "
-                "fusion, or draw outside of the capture"
+                f"execute(): the state of torch's generator of cuda:{device} cannot be read: {failure}"
             ) from failure
     return generator.initial_seed(), offset
