@@ -37,6 +37,10 @@ func TestChoices(t *testing.T) {
 			fmt.Fprintf(&b, "dimensions %v of %v\n", p.order, p.extents)
 			for k, w := range p.pitchOf(first.Break, first.Vector, 1).widths {
 				x := &p.tensors[k]
+				if first.Break > 0 && x.isConstant(first.Break, len(p.order)) {
+					fmt.Fprintf(&b, "%s: one of %d bytes a row\n", g.Fusion.Name(x.val), x.bytes)
+					continue
+				}
 				fmt.Fprintf(&b, "%s: %d of %d bytes\n", g.Fusion.Name(x.val), first.Vector/w, w*x.bytes)
 			}
 			return b.String()

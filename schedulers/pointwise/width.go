@@ -90,10 +90,7 @@ func (p *space) pitchOf(from int, e, rows int64) pitch {
 		w := min(t.width(r), e)
 		h.widths = append(h.widths, w)
 		requests, divisions := float64(e/w), 0.0
-		switch {
-		case from > 0 && t.isConstant(from, len(t.along)):
-			requests = 1
-		case r.constant%e == 0:
+		if from > 0 && t.isConstant(from, len(t.along)) { // loaded outside the step
 			requests = 1
 		}
 		if t.isOpaque || !t.isLinear(0, from) || !t.isLinear(from, len(t.along)) {
