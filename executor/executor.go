@@ -131,9 +131,9 @@ type Options struct {
 	// of the device: a call brings their addresses instead of them. A graph that is
 	// captured with it draws from what is there when it is replayed.
 	RandomInMemory bool
-	// Device is where a run without tensors takes place, 0-dim tensors of the CPU
-	// apart. Nil: on the CPU if there are such, else on a CUDA device if there is
-	// one.
+	// Device is where the run takes place: where its tensors are, 0-dim tensors of
+	// the CPU apart. Nil: there, and without such on the CPU if there are 0-dim ones,
+	// else on a CUDA device if there is one.
 	Device *Device
 	// Candidate chooses among the schedules that there are for a kernel, counted
 	// around; 0 is the one that is expected to be the fastest.

@@ -354,9 +354,11 @@ func TestPlace(t *testing.T) {
 		want    string
 	}{
 		{"a tensor of a device", []executor.Input{onDevice(1, 0x1000, []int64{1}, []int64{1})}, nil, 2, "cuda:1"},
-		{"and a small one of the CPU", []executor.Input{onDevice(1, 0x1000, []int64{1}, []int64{1}), hostScalar(&x)}, cpu, 2, "cuda:1"},
+		{"and a small one of the CPU", []executor.Input{onDevice(1, 0x1000, []int64{1}, []int64{1}), hostScalar(&x)}, cuda1, 2, "cuda:1"},
+		{"and another device", []executor.Input{onDevice(1, 0x1000, []int64{1}, []int64{1})}, cpu, 2, "execute(): device is cpu, but input 0 (tv0) is on cuda:1"},
 		{"a small one of a device", []executor.Input{small, hostScalar(&x)}, nil, 2, "cuda:1"},
-		{"of the CPU", []executor.Input{many, hostScalar(&x)}, cuda1, 2, "cpu"},
+		{"of the CPU", []executor.Input{many, hostScalar(&x)}, nil, 2, "cpu"},
+		{"of the CPU, and a device", []executor.Input{many, hostScalar(&x)}, cuda1, 2, "execute(): device is cuda:1, but input 0 (tv0) is on cpu"},
 		{"small ones of the CPU", []executor.Input{hostScalar(&x)}, nil, 2, "cpu"},
 		{"and a device", []executor.Input{hostScalar(&x)}, cuda1, 2, "cuda:1"},
 		{"nothing", nil, nil, 2, "cuda:0"},

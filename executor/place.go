@@ -8,7 +8,8 @@ import (
 // tensors of the CPU apart; without such on the one that the caller names, else on
 // the CPU if there are any tensors, else on a CUDA device if there is one.
 //
-// Errors: InvalidArgument that names two tensors on different devices.
+// Errors: InvalidArgument that names two tensors on different devices, or one that
+// is not on the device that the caller names.
 func (e *Executor) place(inputs []Input, o Options) (Device, error) {
 	first, small := -1, false
 	for i := range inputs {
@@ -25,6 +26,8 @@ func (e *Executor) place(inputs []Input, o Options) (Device, error) {
 		}
 	}
 	switch {
+	case first >= 0 && o.Device != nil && *o.Device != inputs[first].Device:
+		return Device{}, core.InvalidArgumentf("execute(): device is %v, but input %d%s is on %v", *o.Device, first, e.nameOf(first), inputs[first].Device)
 	case first >= 0:
 		return inputs[first].Device, nil
 	case o.Device != nil:
