@@ -112,7 +112,8 @@ type OpInfo struct {
 	Combine  func() Op                                         // of a Reduction or Scan: the binary op that it folds
 	Identity func(t dtype.Type) scalar.Value                   // of Combine, in the accumulation type
 
-	Commutes, Associates, Idempotent bool // of a binary elementwise op
+	Commutes, Associates, Idempotent bool    // of a binary elementwise op
+	PlusOne                          *OpInfo // computes 1 more than this unary op, if not nil
 
 	CUDA   Spelling
 	Cost   float64    // instruction weight of an element; add is 1

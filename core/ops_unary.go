@@ -93,6 +93,12 @@ func (i OpInfo) fast(f func(float32) float32) OpInfo {
 	return i
 }
 
+// plusOne returns i with the op that computes 1 more.
+func (i OpInfo) plusOne(op *OpInfo) OpInfo {
+	i.PlusOne = op
+	return i
+}
+
 // The error bounds are those of the CUDA C++ programming guide, "Mathematical
 // functions".
 var (
@@ -132,7 +138,7 @@ var (
 		rated(costTrig, 4, Interval{-1.5, 1.5}))
 	TanhOp = def(function("tanh", math.Tanh, numerics.TanhComplex,
 		"The hyperbolic tangent of x.").
-		fast(numerics.Tanh32).rated(costTanh, 2, Interval{-10, 10}))
+		fast(numerics.Tanh32).rated(costTanh, 2, Interval{-10, 10}).plusOne(&tanhPlusOne))
 
 	ExpOp = def(function("exp", math.Exp, numerics.ExpComplex,
 		"e to the power x.").
@@ -158,7 +164,7 @@ var (
 
 	ErfOp = def(function("erf", math.Erf, nil,
 		"The error function of x.").
-		fast(numerics.Erf32).rated(costErf, 2, Interval{-4, 4}))
+		fast(numerics.Erf32).rated(costErf, 2, Interval{-4, 4}).plusOne(&erfPlusOne))
 	ErfcOp = def(function("erfc", math.Erfc, nil,
 		"The complementary error function of x, 1 - erf(x).").
 		rated(costErf, 4, Interval{-4, 9}))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,7 +50,13 @@ func (r row) name() string {
 // in; a cast between each pair of types.
 func rows() []row {
 	var all []row
+	ops := core.Ops()
 	for _, op := range core.Ops() {
+		if op.PlusOne != nil {
+			ops = append(slices.Clip(ops), op.PlusOne)
+		}
+	}
+	for _, op := range ops {
 		if op.Class != core.Elementwise {
 			continue
 		}

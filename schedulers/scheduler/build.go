@@ -29,6 +29,9 @@ func Build(f *core.Fusion, finish func(*schedule.Scheduled) error) (*schedule.Sc
 
 func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(*core.OpInfo) bool) (*schedule.Scheduled, error) {
 	s := schedule.New(f)
+	if err := s.Fusion().CombinePlusOne(); err != nil {
+		return nil, err
+	}
 	if err := cacheInputs(s, shares); err != nil {
 		return nil, err
 	}

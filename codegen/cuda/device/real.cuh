@@ -56,6 +56,31 @@ __device__ inline double sigmoid(double x) {
   return (x < 0 ? e : 1.0) / (1.0 + e);
 }
 
+//@ erfPlusOne needs reciprocalAbove1
+// 1 + erf(x), within 4e-7 and a part in 400,000 of itself where it is small. For
+// negative x it is the product of exp(-x^2) and a function that a polynomial in
+// 1 / (1 + 0.48 |x|), fitted for |x| up to 9.3, is near to (relative error 8e-7,
+// of what is not small 4e-8); for the others 2 less that of -x.
+__device__ inline float erfPlusOne(float x) {
+  const float t = reciprocalAbove1(fmaf(0.48f, fabsf(x), 1.0f));
+  float p = 0.094173924f;
+  p = fmaf(p, t, -0.42386248f);
+  p = fmaf(p, t, 0.5751562f);
+  p = fmaf(p, t, -0.1086934f);
+  p = fmaf(p, t, 0.34023523f);
+  p = fmaf(p, t, 0.24994198f);
+  p = fmaf(p, t, 0.2731586f);
+  p = fmaf(p, t, -0.00010999768f);
+  const float y = x * -1.442695f * x;
+#ifdef __CUDA_ARCH__
+  float e;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(y));
+#else
+  const float e = exp2f(y);
+#endif
+  return x < 0 ? p * e : 2.0f - p * e;
+}
+
 //@ sign
 // -1, 0 or 1, and 0 for NaN.
 template <class T>
