@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -161,38 +162,35 @@ func TestExecutorOnGPU(t *testing.T) {
 	entries, err := readEntries(*archives)
 	require.NoError(t, err)
 	cache := executor.NewCache(1000, g.driver)
-	ran, refused := 0, 0
-	for i, e := range entries {
-		if i%*every != 0 {
-			continue
-		}
+	var ran, refused atomic.Int64
+	g.inParallel(t, len(entries)/(*every), func(i int) error {
+		e := entries[i**every]
 		x, err := cache.Executor(e.fusion)
-		require.NoError(t, err)
+		var problems []error
 		for k := range e.inputs {
+			if err != nil {
+				break
+			}
 			in := &e.inputs[k]
 			got, err := g.execute(x, in.values)
-			var unsupported *core.Unsupported
-			switch {
-			case errors.As(err, &unsupported):
-				refused++
-				if e.schedules == nil {
-					t.Errorf("%s, %s: %v", e.name, in.label, err)
-				}
-				continue
-			case lost(err):
-				t.Fatalf("%s, %s: %v; entries from number %d on were not run", e.name, in.label, err, i)
-			case err != nil:
-				t.Errorf("%s, %s: %v", e.name, in.label, err)
+			if _, is := errors.AsType[*core.Unsupported](err); is && e.schedules != nil {
+				refused.Add(1)
 				continue
 			}
-			ran++
-			if text := (&subject{inputs: in}).differs(got); text != "" {
-				t.Errorf("%s, %s: %s", e.name, in.label, text)
+			if err == nil {
+				ran.Add(1)
+				if text := (&subject{inputs: in}).differs(got); text != "" {
+					err = errors.New(text)
+				}
+			}
+			if err != nil {
+				problems = append(problems, fmt.Errorf("%s, %s: %w", e.name, in.label, err))
 			}
 		}
-	}
-	t.Logf("%d runs, and %d refused", ran, refused)
-	require.Greater(t, ran, refused)
+		return errors.Join(append(problems, err)...)
+	})
+	t.Logf("%d runs, and %d refused", ran.Load(), refused.Load())
+	require.Greater(t, ran.Load(), refused.Load())
 }
 
 // TestRandomOnGPU runs random fusions by the executor, those that it does not
@@ -203,34 +201,35 @@ func TestRandomOnGPU(t *testing.T) {
 	}
 	g := newGPU(t)
 	cache := executor.NewCache(1000, g.driver)
-	ran, refused := 0, map[string]int{}
-	for seed := range uint64(4000 / *every) {
-		c := randomCase(seed)
+	var ran, refused atomic.Int64
+	g.inParallel(t, 4000/(*every), func(i int) error {
+		c := randomCase(uint64(i))
 		want, wrong := trial.Want(c.Fusion, c.Inputs, randomState)
 		x, err := cache.Executor(c.Fusion)
-		require.NoError(t, err)
+		if err != nil {
+			return err
+		}
 		got, err := g.execute(x, c.Inputs)
-		var unsupported *core.Unsupported
+		_, unsupported := errors.AsType[*core.Unsupported](err)
 		switch {
-		case errors.As(err, &unsupported):
-			refused[unsupported.What]++
-			continue
-		case lost(err):
-			t.Fatalf("seed %d: %v\n%v", seed, err, c.Fusion)
-		case wrong != nil:
-			require.Error(t, err, "seed %d: %v", seed, wrong)
-			continue
+		case unsupported:
+			refused.Add(1)
+			return nil
+		case wrong != nil && err == nil:
+			return fmt.Errorf("seed %d ran, and the evaluator says: %w\n%v", i, wrong, c.Fusion)
+		case wrong != nil && !lost(err):
+			return nil
 		case err != nil:
-			t.Errorf("seed %d: %v\n%v", seed, err, c.Fusion)
-			continue
+			return fmt.Errorf("seed %d: %w\n%v", i, err, c.Fusion)
 		}
-		ran++
+		ran.Add(1)
 		if text := checkOnDevice(c, want, got); text != "" {
-			t.Errorf("seed %d: %s", seed, text)
+			return fmt.Errorf("seed %d: %s", i, text)
 		}
-	}
-	t.Logf("%d ran; refused: %v", ran, refused)
-	require.Positive(t, ran)
+		return nil
+	})
+	t.Logf("%d ran, and %d refused", ran.Load(), refused.Load())
+	require.Positive(t, ran.Load())
 }
 
 func randomCase(seed uint64) *fusionfuzz.Case {

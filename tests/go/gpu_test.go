@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -23,6 +24,7 @@ import (
 type gpu struct {
 	driver     cudadrv.Driver
 	properties cudadrv.Properties
+	context    cu.CUContext
 	// margin is how many bytes stand around each piece of memory, to show that
 	// nobody writes there. compute-sanitizer sees more where there are none.
 	margin int
@@ -50,12 +52,32 @@ func newGPU(t *testing.T) *gpu {
 	require.NoError(t, err)
 	f, err := g.driver.Load(0, code.Cubin, "nothing", cudadrv.LoadOptions{})
 	require.NoError(t, err)
+	*(*uintptr)(unsafe.Pointer(&g.context)) = f.Context
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
-	var context cu.CUContext
-	*(*uintptr)(unsafe.Pointer(&context)) = f.Context
-	require.NoError(t, cu.SetCurrentContext(context))
+	require.NoError(t, cu.SetCurrentContext(g.context))
 	return g
+}
+
+// inParallel calls f with the numbers below n on all processors, each time on a
+// thread with the context of the device, until the device is lost.
+func (g *gpu) inParallel(t *testing.T, n int, f func(i int) error) {
+	t.Helper()
+	var gone atomic.Bool
+	inParallel(n, func(i int) {
+		if gone.Load() {
+			return
+		}
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cu.SetCurrentContext(g.context)
+		if err == nil {
+			err = f(i)
+		}
+		if err != nil && !(lost(err) && gone.Swap(true)) {
+			t.Error(err)
+		}
+	})
 }
 
 // A deviceMemory is a copy of host memory between margins.
