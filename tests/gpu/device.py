@@ -1,9 +1,15 @@
 """Tensors on the device under test, and programs of their own process."""
 
+import functools
+import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
+import threading
+from pathlib import Path
 
 import torch
 
@@ -32,16 +38,27 @@ def on_device(got: list[torch.Tensor]) -> bool:
     return all(x.device.type == DEVICE.type for x in got)
 
 
+@functools.cache
+def zygote() -> subprocess.Popen:
+    """The process of zygote.py, which ends with this one."""
+    command = [sys.executable, str(Path(__file__).with_name("zygote.py"))]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 def child(code: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess:
     """Runs a program in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout,
-    )
+    mother = zygote()
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        request = {"code": textwrap.dedent(code), "environment": environment, "out": str(out), "err": str(err)}
+        mother.stdin.write(json.dumps(request) + "\n")
+        mother.stdin.flush()
+        pid = int(mother.stdout.readline())
+        timer = threading.Timer(timeout, os.killpg, (pid, signal.SIGKILL))
+        timer.start()
+        status = int(mother.stdout.readline())
+        timer.cancel()
+        return subprocess.CompletedProcess(code, status, out.read_text(), err.read_text())
 
 
 def says(code: str, **environment: str) -> str:

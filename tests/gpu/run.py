@@ -346,7 +346,9 @@ def main() -> int:
     )
     parser.add_argument("--every", type=int, default=1, help="a sample: one case of so many (default: all)")
     parser.add_argument("--only", default="go,pytest,sanitizers", help="some of go, pytest, sanitizers")
-    parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 16), help="processes of pytest at once")
+    parser.add_argument(
+        "--jobs", type=int, default=min((os.cpu_count() or 2) // 2, 16), help="processes of pytest at once"
+    )
     parser.add_argument("--limit", type=float, default=1800, help="seconds after which what still runs is ended")
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT / "python"))

@@ -46,7 +46,14 @@ def narrowed(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         return x.contiguous().view(torch.uint64)
     if dtype in NARROW_TORCH and x.dtype is torch.float64:
         x = x.to(torch.float32)
-    return x.to(dtype)
+    return saturated(x, dtype).to(dtype)
+
+
+def saturated(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """x, within the range of dtype where that has no infinity: some versions of torch make a NaN of what is beyond."""
+    if dtype is not torch.float8_e4m3fn or not x.is_floating_point():
+        return x
+    return x.clamp(-torch.finfo(dtype).max, torch.finfo(dtype).max)
 
 
 # Rows that may give either zero where both are right.
@@ -170,6 +177,8 @@ def cast(row: dict, args: dict) -> list[torch.Tensor]:
         x = x.to(torch.float32)
     if x.is_complex() and not to.is_complex:
         x = torch.view_as_real(x if to is not torch.bool else (x != 0) + 0j)[..., 0]
+    if to is torch.float8_e4m3fn:
+        x = saturated(x.to(torch.float32), to)
     return [x.to(to)]
 
 
