@@ -288,9 +288,6 @@ def everything(only: set[str], every: int, jobs: int, runner: Runner) -> list[Re
             results.append(Result("go", why=why))
         else:
             groups += [go_steps(every)[:1], go_steps(every)[1:]]
-    if "pytest" in only:
-        groups.append([pytest_step(f"{i}/{jobs}", every, runner.logs) for i in range(jobs)])
-        groups.append([pytest_step("alone", every, runner.logs)])
     if "sanitizers" in only:
         program = sanitizer()
         if why or not program:
@@ -300,6 +297,9 @@ def everything(only: set[str], every: int, jobs: int, runner: Runner) -> list[Re
             groups.append([sanitizer_step(tool, program, corpus, every, runner.logs) for tool in TOOLS])
             planted = [sanitizer_step(tool, program, "^TestPlantedFaults$", 1, runner.logs, True) for tool in FINDERS]
             groups[-1] += planted
+    if "pytest" in only:
+        groups.append([pytest_step("alone", every, runner.logs)])
+        groups.append([pytest_step(f"{i}/{jobs}", every, runner.logs) for i in range(jobs)])
     for group in groups:
         with ThreadPoolExecutor(len(group)) as pool:
             results += pool.map(runner.run, group)
