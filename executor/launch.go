@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"nvfuser_go/codegen/cuda"
 	"nvfuser_go/codegen/kir"
@@ -33,6 +34,9 @@ func (e *Executor) planOnDevice(b *core.Binding, inputs []Input, o Options, devi
 		return nil, err
 	}
 	if err := l.program(kernels); err != nil {
+		return nil, err
+	}
+	if err := l.load(); err != nil {
 		return nil, err
 	}
 	l.finish(kernels)
@@ -266,11 +270,6 @@ func (l *launcher) add(c *compiled, inputs []Input, in, out func(int) memory) er
 	if err := l.arguments(h, &block, in, out); err != nil {
 		return err
 	}
-	c.arch = l.properties.Major*10 + l.properties.Minor
-	if block.Function, err = l.function(c, &block); err != nil {
-		return err
-	}
-	c.function = &block.Function
 	if err := block.Check(); err != nil {
 		return &Bug{What: fmt.Sprintf("%v\nin\n%v", err, c.kernel)}
 	}
@@ -304,15 +303,39 @@ func (l *launcher) size(h *host, block *cudadrv.LaunchBlock) error {
 	return nil
 }
 
-// function compiles and loads the kernel of a launch.
-func (l *launcher) function(c *compiled, block *cudadrv.LaunchBlock) (cudadrv.Function, error) {
+// load compiles and loads the kernels of all launches, at one time.
+func (l *launcher) load() error {
+	launches := l.p.Device.Launches
+	if len(launches) == 1 {
+		return l.loadOne(0)
+	}
+	failed := make([]error, len(launches))
+	var all sync.WaitGroup
+	for i := range launches {
+		all.Go(func() { failed[i] = l.p.e.guard(l.p.inputs, func() error { return l.loadOne(i) }) })
+	}
+	all.Wait()
+	for _, err := range failed {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadOne compiles and loads the kernel of launch i.
+func (l *launcher) loadOne(i int) (err error) {
+	c, block := l.p.Device.kernels[i], &l.p.Device.Launches[i]
+	c.arch = l.properties.Major*10 + l.properties.Minor
 	source, err := cuda.Print(c.kernel, cuda.Options{Arch: c.arch, RandomInMemory: l.options.RandomInMemory})
 	if err != nil {
-		return cudadrv.Function{}, &core.Unsupported{What: "execute(): this kernel cannot be written for the device",
+		return &core.Unsupported{What: "execute(): this kernel cannot be written for the device",
 			Refusals: []core.Refusal{{By: "cuda", Rule: "text", Sentence: err.Error()}}}
 	}
 	threads := int64(block.Block[0]) * int64(block.Block[1]) * int64(block.Block[2])
-	return l.p.e.machine.function(l.p.Device.Device, source.Text, source.Kernels[0].Name, threads, int64(block.Shared))
+	block.Function, err = l.p.e.machine.function(l.p.Device.Device, source.Text, source.Kernels[0].Name, threads, int64(block.Shared))
+	c.function = &block.Function
+	return err
 }
 
 // arguments makes the parameter structure: what the kind of inputs decides is in

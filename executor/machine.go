@@ -145,16 +145,15 @@ func (m *machine) loadOnce(p cudadrv.Properties, key functionKey, text string) (
 		}
 		c, err := m.driver.Compile(text, cudadrv.CompileOptions{Arch: p.Arch(), MaxRegisters: key.registers})
 		if err != nil {
-			return cudadrv.Function{}, ofDriver(err)
+			return cudadrv.Function{}, err
 		}
 		f, err := m.driver.Load(key.device, c.Cubin, key.name, cudadrv.LoadOptions{DynamicShared: key.sharedMemory})
-		if err != nil {
-			return cudadrv.Function{}, ofDriver(err)
+		if err == nil {
+			m.keep(key, f)
 		}
-		m.keep(key, f)
-		return f, nil
+		return f, err
 	})
-	return f.(cudadrv.Function), err
+	return f.(cudadrv.Function), ofDriver(err) // an error of its own for each of those that waited
 }
 
 func (m *machine) find(key functionKey) (cudadrv.Function, bool) {
