@@ -184,7 +184,10 @@ func (e *Executor) AppendKey(key []byte, inputs []Input, o Options) []byte {
 		key = binary.AppendVarint(append(key, 'D', byte(o.Device.Type)), int64(o.Device.Index))
 	}
 	if o.Simulate {
-		key = binary.AppendVarint(append(key, 'S'), int64(o.Candidate))
+		key = append(key, 'S')
+	}
+	if o.Candidate != 0 {
+		key = binary.AppendVarint(append(key, 'C'), int64(o.Candidate))
 	}
 	return key
 }

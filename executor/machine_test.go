@@ -41,6 +41,9 @@ func TestDeviceKeys(t *testing.T) {
 		require.NotContains(t, seen, p)
 		seen = append(seen, p)
 	}
+	other, err := e.PlanWith([]executor.Input{vector(0x1000, 1000), number(0.001)}, executor.Options{Candidate: 1})
+	requireNoError(t, err)
+	require.NotContains(t, seen, other)
 }
 
 // TestDeviceNumbers: one plan, with the number of each call among its words.
@@ -293,7 +296,7 @@ func TestDeviceManyParts(t *testing.T) {
 		}
 		c := newCase(t, func(p *program) { build(p, test.tensors) }, sizes...)
 		e := s.executor(c.Fusion)
-		ok, err := s.check(e, c, never)
+		ok, err := s.check(e, c, 0, never)
 		require.True(t, ok, err)
 		require.Len(t, s.driver.Launches(), test.launches)
 		require.Len(t, s.driver.Compiles(), test.compiles)
