@@ -14,19 +14,19 @@ static int alignment(const void *data) {
   return 1 + (zeros < 4 ? zeros : 4);
 }
 
-static int is_like(const nvf_input *a, const nvf_input *b) {
+static int is_like(const nvf_input *a, int8_t alignment_or_any, const nvf_input *b) {
   if (a->kind != b->kind) return 0;
-  if (a->kind != NVF_KIND_TENSOR) return a->integer == b->integer && !memcmp(&a->real, &b->real, 2 * sizeof a->real);
+  if (a->kind != NVF_KIND_TENSOR) return alignment_or_any || (a->integer == b->integer && !memcmp(&a->real, &b->real, 2 * sizeof a->real));
   if (a->dtype != b->dtype || a->device_type != b->device_type || a->device_index != b->device_index || a->rank != b->rank) return 0;
   for (int32_t i = 0; i < 2 * a->rank; i++)
     if (a->sizes[i] != b->sizes[i]) return 0;
-  return 1;
+  return alignment_or_any == alignment(b->data);
 }
 
 int plan_agrees(const nvfi_plan *plan, const nvf_input *inputs, int32_t num_inputs) {
   if (!plan->like || num_inputs != plan->num_inputs) return 0;
   for (int32_t i = 0; i < num_inputs; i++)
-    if (!is_like(&plan->like[i], &inputs[i]) || plan->alignments[i] != alignment(inputs[i].data)) return 0;
+    if (!is_like(&plan->like[i], plan->alignments[i], &inputs[i])) return 0;
   return 1;
 }
 

@@ -14,7 +14,7 @@ struct nvfi_plan {
   uint64_t self;         /* handle of the Go object */
   int32_t num_inputs;
   const nvf_input *like; /* inputs of its kind, without data; the strides of each lie behind its sizes. NULL: where inputs lie matters */
-  const int8_t *alignments; /* of the data of each */
+  const int8_t *alignments; /* of the data of each; of a number: whether any other of its kind will do */
   int32_t runs_with_gpu; /* whether a tensor among the inputs is on the device, so that torch has started it */
 
   /* On a CUDA device. A call brings words: addresses of inputs, of outputs, of

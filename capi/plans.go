@@ -204,6 +204,9 @@ func (p *prepared) describeInputs(memory *cutter, inputs []executor.Input, place
 		x := &inputs[i]
 		if !x.Tensor {
 			like[i] = numberAs(x.Scalar)
+			if p.x.AnyValue(i, x.Scalar.Type) {
+				alignments[i] = 1
+			}
 			continue
 		}
 		like[i] = C.nvf_input{kind: C.NVF_KIND_TENSOR, dtype: C.int32_t(x.DType), device_type: C.NVF_CPU, rank: C.int32_t(len(x.Sizes)), sizes: place(x.Sizes), strides: place(x.Strides)}

@@ -252,6 +252,11 @@ static int resolve(Inputs *in, PyObject *tensor, Py_ssize_t position, nvf_input 
 }
 
 static int read_number(PyObject *object, Py_ssize_t position, nvf_input *out) {
+  if (PyFloat_CheckExact(object)) {
+    out->kind = NVF_KIND_FLOAT;
+    out->real = PyFloat_AsDouble(object);
+    return 1;
+  }
   Arguments a;
   nvf_value value;
   arguments_begin(&a, "execute");

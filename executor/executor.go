@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
 )
@@ -204,6 +205,16 @@ func (e *Executor) overlaps(inputs []Input) bool {
 		}
 	}
 	return inputs[e.written[0]].Device.Type == CUDA && sharesMemory(e.written, inputs, -1)
+}
+
+// AnyValue reports whether the values of a number of type t that is given for
+// input i make no difference to the key, and so to the plan.
+func (e *Executor) AnyValue(i int, t dtype.Type) bool {
+	if i >= len(e.key) || e.key[i] {
+		return false
+	}
+	of := e.f.Val(e.f.Inputs()[i]).DType
+	return !of.IsInt() || !t.IsInt() || of == t // else not every value fits
 }
 
 // appendKey is AppendKey without options.

@@ -67,6 +67,17 @@ def test_a_size_that_a_scalar_decides_is_not_that_of_the_last_plan():
         assert fd.execute([n], device="cpu")[0].tolist() == list(range(n))
 
 
+def test_a_number_of_the_same_kind_that_does_not_fit():
+    with FusionDefinition() as fd:
+        x = fd.define_tensor(shape=[-1], contiguity=[True], dtype=DataType.Int)
+        fd.add_output(fd.ops.add(x, fd.define_scalar(DataType.Int32)))
+    x = torch.arange(4)
+    for n in (1, 2, -(2**31)):
+        assert torch.equal(fd.execute([x, n])[0], x + n)
+        with pytest.raises(InvalidArgument, match="does not fit"):
+            fd.execute([x, 2**31])
+
+
 def test_inputs_that_are_written_may_come_to_overlap():
     with FusionDefinition() as fd:
         x, y = (fd.define_tensor(shape=[-1], contiguity=[True], dtype=DataType.Float) for _ in range(2))
