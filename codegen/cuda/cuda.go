@@ -97,6 +97,7 @@ type printer struct {
 	buffers   []string
 	asBool    []bool // Bool buffers that are declared as bool
 	scalars   []bool // Local buffers of one element
+	inWords   []bool // Local buffers of BFloat16 that vectors fill
 
 	hoisted     map[scalar.ID]string      // expressions that have a name here
 	sums        map[scalar.ID][]scalar.ID // of them those that begin with a term
@@ -134,7 +135,7 @@ func newPrinter(k *kir.Kernel, o Options) *printer {
 			p.symbols[i] = p.names.unique(k.Symbols[i].Name)
 		}
 	}
-	p.asBool, p.scalars = make([]bool, len(k.Buffers)), make([]bool, len(k.Buffers))
+	p.asBool, p.scalars, p.inWords = make([]bool, len(k.Buffers)), make([]bool, len(k.Buffers)), make([]bool, len(k.Buffers))
 	for i := range k.Buffers {
 		b := &k.Buffers[i]
 		if p.buffers[i] == "" {
@@ -149,6 +150,8 @@ func newPrinter(k *kir.Kernel, o Options) *printer {
 	k.Body.Walk(func(s kir.Statement) {
 		if m, ok := s.(kir.Move); ok { // a Bool that is moved is a byte
 			p.asBool[m.Dst.Buffer], p.asBool[m.Src.Buffer] = false, false
+			b := &k.Buffers[m.Dst.Buffer]
+			p.inWords[m.Dst.Buffer] = b.Registers && b.DType == dtype.BFloat16 && b.Align >= 4 && k.Scalars.Facts(b.Size).Divisor%2 == 0
 		}
 	})
 	return p

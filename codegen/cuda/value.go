@@ -81,6 +81,10 @@ func (p *printer) render(v *kir.Value) text {
 	case kir.IndexValue:
 		return p.indexValue(v)
 	case kir.Load:
+		if p.inWords[v.Access.Buffer] {
+			p.need("BFloat16.inWords")
+			return atom("toFloat(%s, %s)", p.buffers[v.Access.Buffer], p.index(v.Access.Index).code)
+		}
 		raw, isBool := p.loaded(&v.Access)
 		return p.fromStored(v.DType, raw, isBool)
 	case kir.Operation:

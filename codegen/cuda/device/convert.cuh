@@ -20,6 +20,14 @@ __device__ inline float toFloat(BFloat16 b) {
   return __uint_as_float(unsigned(b.code) << 16);
 }
 
+//@ BFloat16.inWords needs BFloat16
+// Element i of an array in registers that vectors fill: from the word that has it,
+// as taking half a word apart is an instruction more.
+__device__ inline float toFloat(const BFloat16* p, int i) {
+  const unsigned word = *(const unsigned*)(p + (i & ~1));
+  return __uint_as_float(i & 1 ? word & 0xffff0000u : word << 16);
+}
+
 //@ Float8E4M3.toFloat needs Float8E4M3
 // Shifted left by 20, the code is that of a float whose exponent is 120 too
 // low; the product makes up for it, in subnormal numbers too.
