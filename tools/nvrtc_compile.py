@@ -54,6 +54,13 @@ def check(library, code):
         raise RuntimeError(library.nvrtcGetErrorString(code).decode())
 
 
+def version(library):
+    """The major version of NVRTC."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    check(library, library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return major.value
+
+
 def text(library, program, what):
     size = ctypes.c_size_t()
     check(library, getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
@@ -92,6 +99,7 @@ def compile_file(library, path, arguments):
         "--std=c++17",
         "--device-as-default-execution-space",
         "--ptxas-options=-v",
+        *(["--minimal"] if version(library) >= 13 else []),
         *arguments.option,
     ]
     program = ctypes.c_void_p()

@@ -57,6 +57,9 @@ func (c *compiler) compile(source string, o cudadrv.CompileOptions) (cudadrv.Com
 	text := C.CString(source)
 	defer C.free(unsafe.Pointer(text))
 	flags := o.Flags()
+	if c.Major >= 13 { // kernels have no textures and call nothing of the runtime: 5 ms less of 40
+		flags = append(flags, "--minimal")
+	}
 	options := make([]*C.char, len(flags))
 	for i, f := range flags {
 		options[i] = C.CString(f)
