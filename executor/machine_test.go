@@ -343,6 +343,30 @@ func TestDeviceInspection(t *testing.T) {
 	require.Contains(t, text, "registers 1\nlocal memory 0\n")
 }
 
+// TestDeviceSharedMemory: a kernel that needs more than a block gets unasked is
+// loaded for that, and one that needs more than there is is refused.
+func TestDeviceSharedMemory(t *testing.T) {
+	const n = 1 << 14
+	for _, most := range []int{227 << 10, 60 << 10} {
+		driver := h100s(1)
+		driver.Present[0].SharedPerBlockOptIn = most
+		c := newCase(t, func(p *program) { p.output(p.call("neg", p.tensor(n))) }, []int64{n})
+		s := schedule.New(c.Fusion)
+		v, err := s.CacheAfter(c.Fusion.Inputs()[0], nil)
+		require.NoError(t, err)
+		require.NoError(t, s.SetMemory(v, schedule.Shared))
+		plan, err := executor.NewCache(1, driver).Scheduled(c.Fusion, s, executor.AnyLaunch).Plan([]executor.Input{vector(0x1000, n)})
+		if most < 4*n {
+			require.ErrorContains(t, err, "the shared memory of a block is 65536, and the device has at most 61440")
+			require.Empty(t, driver.Compiles())
+			continue
+		}
+		requireNoError(t, err)
+		require.Equal(t, uint32(4*n), plan.Device.Launches[0].Shared)
+		require.Equal(t, int(4*n), driver.Loads()[0].Options.DynamicShared)
+	}
+}
+
 // TestPlace: where a run takes place.
 func TestPlace(t *testing.T) {
 	x := float32(1)
