@@ -228,10 +228,22 @@ static int make_plan(ExecutorObject *self, Run *run, int32_t device, int32_t ran
   return check(nvfi_make(self->handle, in->inputs, in->count, device, random, &run->plan, &error), &error);
 }
 
+static int has_tensors(const Inputs *in) {
+  for (int32_t i = 0; i < in->count; i++)
+    if (in->inputs[i].kind == NVF_KIND_TENSOR) return 1;
+  return 0;
+}
+
 /* random: whether seed and offset are addresses. */
 static int find_plan(ExecutorObject *self, Run *run, int32_t device, int32_t random) {
   nvf_error error = {0};
   const Inputs *in = &run->in;
+  /* The driver may have a device that torch does not know. */
+  if (device == NVF_ANY_DEVICE && !has_tensors(in)) {
+    int devices = num_devices();
+    if (devices < 0) return 0;
+    if (devices == 0) device = NVF_CPU_DEVICE;
+  }
   if (self->recent && self->recent_device == device && self->recent_random == random && plan_agrees(self->recent, in->inputs, in->count)) {
     run->plan = self->recent;
     plan_hold(run->plan);

@@ -198,6 +198,9 @@ int current_stream(int32_t device_index, uintptr_t *stream);
  * its memory. NULL with an exception on failure. */
 PyObject *new_memory(nvfi_plan *plan, int32_t number, void **memory);
 
+/* How many CUDA devices torch has; -1 with an exception. */
+int num_devices(void);
+
 /* Frees what plans that are gone have left of Python's. */
 void clean_plans(void);
 

@@ -45,17 +45,21 @@ static PyObject *calls_of(nvfi_plan *plan) {
   return plan->objects;
 }
 
+int num_devices(void) {
+  if (torch.num_devices >= 0) return torch.num_devices;
+  PyObject *count = torch.device_count ? PyObject_CallNoArgs(torch.device_count) : PyLong_FromLong(0);
+  long number = count ? PyLong_AsLong(count) : -1;
+  Py_XDECREF(count);
+  if (PyErr_Occurred()) return -1;
+  return torch.num_devices = number > 0 ? (int)number : 0;
+}
+
 /* Whether the device of a plan is the one that torch allocates on, and torch has
  * started it; -1 with an exception. */
 static int is_current(const nvfi_plan *plan) {
   if (plan->description.device_type != NVF_CUDA || !plan->runs_with_gpu || !torch.empty_strided_cuda || !torch.current_device) return 0;
-  if (torch.num_devices < 0) {
-    PyObject *count = torch.device_count ? PyObject_CallNoArgs(torch.device_count) : PyLong_FromLong(2);
-    torch.num_devices = count ? (int)PyLong_AsLong(count) : -1;
-    Py_XDECREF(count);
-    if (PyErr_Occurred()) return -1;
-  }
-  if (torch.num_devices == 1) return 1;
+  int devices = num_devices();
+  if (devices <= 1) return devices < 0 ? -1 : 1;
   PyObject *current = PyObject_CallNoArgs(torch.current_device);
   long number = current ? PyLong_AsLong(current) : -1;
   Py_XDECREF(current);

@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+import subprocess
 import sys
 import threading
 import weakref
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from extension import built
+from test_extension_run import run_python
 
 from nvfuser_go import _C, DataType, FusionDefinition, FusionExecutorCache, InvalidArgument, InvalidType
 
@@ -259,3 +261,26 @@ def test_which_inputs_are_compiled():
     assert fd.fec.is_compiled([matrix(5, 5), 1.0])
     with pytest.raises(InvalidType, match="inputs must be a list"):
         _C.executor(fd.fusion._core).has_plan(3)
+
+
+def test_a_device_that_torch_does_not_know(tmp_path):
+    """A driver with devices, under a torch for the CPU: what has no inputs runs on the CPU."""
+    source = Path(__file__).parents[2] / "cudadrv/real/testdata/libcuda.c"
+    library = tmp_path / "libcuda.so"
+    headers = Path(torch.__file__).parents[1] / "nvidia/cuda_runtime/include"
+    command = ["cc", f"-I{headers}", "-shared", "-fPIC", "-o", str(library), str(source)]
+    subprocess.run(command, check=True)
+    script = """
+        import torch
+        torch.cuda.device_count = lambda: 0
+        from nvfuser_go import FusionDefinition, health
+        with FusionDefinition() as fd:
+            fd.add_output(fd.ops.iota(4))
+        print(fd.execute([])[0].tolist(), dict(health.report().lines)["CUDA devices"])
+    """
+    environment = {
+        "NVFUSER_GO_LIBCUDA": str(library),
+        "CUDADRV_RECORD": str(tmp_path / "record"),
+        "CUDADRV_HOPPER": "1",
+    }
+    assert run_python(script, **environment) == "[0, 1, 2, 3] 2\n"
