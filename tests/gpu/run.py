@@ -314,22 +314,26 @@ def line(r: Result) -> str:
     return f"{r.name:16} {r.status:9} {r.seconds:6.1f} s {counts} {r.why}"
 
 
+def commit() -> str:
+    """The version under test: of the checkout, or what make gpu-bundle wrote down."""
+    if (ROOT / ".git").exists():
+        command = ["git", "describe", "--always", "--dirty"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return done.stdout.strip()
+    note = PROGRAMS / "COMMIT"
+    return note.read_text().strip() if note.exists() else "unknown"
+
+
 def machine() -> dict:
     import torch
 
     from nvfuser_go import _C
 
     named = {what: value for what, _, value in (row.partition("\t") for row in _C.cuda().splitlines())}
-    commit = PROGRAMS / "COMMIT"
-    try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        described = commit.read_text().strip() if commit.exists() else "unknown"
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": described,
+        "commit": commit(),
         "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "torch": torch.__version__,
         "found": named,
