@@ -10,11 +10,36 @@ typedef struct {
 
 #define SELF ((DefinitionObject *)self)
 
+static int is_empty(PyObject *list) {
+  return (PyList_CheckExact(list) && PyList_Size(list) == 0) || (PyTuple_CheckExact(list) && PyTuple_Size(list) == 0);
+}
+
+/* Whether a keyword asks for no more than the executor does: a default, or the
+ * number of a device. */
+static int is_plain(PyObject *name, PyObject *value, int32_t *device) {
+  if (PyUnicode_CompareWithASCIIString(name, "device") == 0) {
+    int overflow;
+    long long number = PyLong_CheckExact(value) ? PyLong_AsLongLongAndOverflow(value, &overflow) : -1;
+    if (number >= 0 && number < 256) *device = (int32_t)number;
+    return value == Py_None || *device >= 0;
+  }
+  if (PyUnicode_CompareWithASCIIString(name, "save_repro_inputs") == 0) return value == Py_False;
+  return is_empty(value) &&
+         (PyUnicode_CompareWithASCIIString(name, "_enable_options") == 0 || PyUnicode_CompareWithASCIIString(name, "_disable_options") == 0);
+}
+
+static int are_plain(PyObject *names, PyObject *const *values, int32_t *device) {
+  for (Py_ssize_t i = 0; names && i < PyTuple_Size(names); i++)
+    if (!is_plain(PyTuple_GetItem(names, i), values[i], device)) return 0;
+  return 1;
+}
+
 static PyObject *definition_execute(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names) {
-  if (SELF->executor && nargs == 1 && !names) {
+  int32_t device = NVF_ANY_DEVICE;
+  if (SELF->executor && nargs == 1 && are_plain(names, args + 1, &device)) {
     PyObject *executor = SELF->executor; /* another thread may set another one */
     Py_INCREF(executor);
-    PyObject *outputs = run_executor(executor, args[0], NVF_ANY_DEVICE);
+    PyObject *outputs = run_executor(executor, args[0], device);
     Py_DECREF(executor);
     return outputs;
   }
@@ -88,7 +113,7 @@ static PyMethodDef methods[] = {
                "\n"
                "inputs: a tensor or number for each input, in order of definition; nested lists are flattened. Tensors are torch\n"
                "tensors, numpy arrays or objects with __dlpack__. If all tensors are numpy arrays, the outputs are too.\n"
-               "device: where to run if no input tells. save_repro_inputs: remember the description of the inputs for\n"
+               "device: where to run; tensors must be there. save_repro_inputs: remember the description of the inputs for\n"
                "last_repro_script(). _enable_options and _disable_options: names as in NVFUSER_ENABLE and NVFUSER_DISABLE, for\n"
                "this call; \"simulate\" schedules and lowers GPU kernels and runs them on CPU tensors in a simulator, ten to a\n"
                "thousand times slower, which reports what a GPU would leave undefined. \"simulate(K)\" takes schedule number K of\n"

@@ -335,7 +335,7 @@ typedef struct nvf_plan_description {
 enum { NVF_ANY_DEVICE = -1, NVF_CPU_DEVICE = -2 };
 
 /* Checks the inputs against the definition and gives the plan to run them.
- * device tells where to run if no tensor does. *description lives until the plan
+ * device tells where to run if no tensor does, and must be where tensors are. *description lives until the plan
  * is released. */
 NVF_API int nvf_prepare(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, nvf_plan *plan,
                         const nvf_plan_description **description, nvf_error *error);

@@ -207,6 +207,36 @@ def test_execute_is_found_and_described():
         scaled().execute()
 
 
+@pytest.mark.parametrize("call", [1, 2], ids=["first", "second"])
+def test_keywords_of_execute(call):
+    fd, x = scaled(), matrix(2, 2)
+    if call == 2:
+        fd.execute([x, 1.0])
+    for options in (
+        {"device": None, "save_repro_inputs": False, "_enable_options": [], "_disable_options": ()},
+        {"device": "cpu", "_enable_options": ["simulate"]},
+        {"save_repro_inputs": True},
+    ):
+        assert torch.equal(fd.execute([x, 2.0], **options)[0], 2 * x)
+    assert "fd.execute(inputs)" in fd.last_repro_script()
+    for options, message in (
+        ({"device": 0}, "device is cuda:0, but input 0"),
+        ({"device": -1}, "device is -1"),
+        ({"device": 256}, "device is 256"),
+        ({"device": 2**70}, "device is"),
+        ({"device": True}, "device must be"),
+        ({"_enable_options": ["nosuch"]}, "nosuch"),
+        ({"_disable_options": ["nosuch"]}, "nosuch"),
+    ):
+        with pytest.raises((InvalidArgument, InvalidType), match=message):
+            fd.execute([x, 2.0], **options)
+    with pytest.raises(TypeError, match="enable_options"):
+        fd.execute([x, 2.0], enable_options=[])
+    with FusionDefinition() as factory:
+        factory.add_output(factory.ops.iota(3))
+    assert factory.execute([], device="cpu")[0].tolist() == [0, 1, 2]
+
+
 def test_fec_is_there_once_it_is_executed():
     fd = scaled()
     assert not hasattr(fd, "fec")
