@@ -309,7 +309,7 @@ def test_expressions_of_a_manifest():
             handwritten.evaluate(text, sizes)
     for divisor in (2, 3, 512, 2049, 4098, 65535):
         multiplier, shift = handwritten.multiplier(divisor), handwritten.shift(divisor)
-        for n in (0, 1, divisor - 1, divisor, 7 * divisor - 1, 2**31 - 1):
+        for n in (0, 1, divisor - 1, divisor, 7 * divisor - 1, 2**31 // divisor * divisor - 1, 2**31 - 1):
             assert (n * multiplier >> 32) >> shift == n // divisor
 
 
