@@ -197,7 +197,8 @@ def chosen(arguments: argparse.Namespace) -> list[Row]:
     return [row for row in ROWS if re.search(pattern, row.name)]
 
 
-def measure(arguments: argparse.Namespace) -> dict:
+def measure(arguments: argparse.Namespace, keep: Callable[[dict], None]) -> dict:
+    """Everything that is asked for; `keep` is called after each part with what there is."""
     result = {
         "machine": description(),
         "gpu": gpu(),
@@ -214,8 +215,16 @@ def measure(arguments: argparse.Namespace) -> dict:
         start = time.perf_counter()
         result[part] = parts[part](arguments)
         result["seconds"][part] = time.perf_counter() - start
+        result["short"] = [str(x) for x in shortfalls(result)]
+        keep(result)
     gc.enable()
     return result
+
+
+def path(folder: Path, result: dict) -> Path:
+    """Where a result is kept, without a suffix."""
+    kind = re.sub(r"\W+", "-", result["gpu"]["name"].removeprefix("NVIDIA ")).lower()
+    return folder / f"{result['date'][:10]}-{result['commit'].rstrip('+')}-{kind}"
 
 
 def main(argv: list[str]) -> int:
@@ -226,20 +235,20 @@ def main(argv: list[str]) -> int:
     if not torch.cuda.is_available():
         print("benchmarks/gpu.py needs a GPU that torch sees: torch.cuda.is_available() is False", file=sys.stderr)
         return 1
+    folder = arguments.output or (None if arguments.quick else ROOT / "benchmarks" / "results")
+
+    def keep(result: dict) -> None:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            path(folder, result).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+
     with tempfile.TemporaryDirectory() as scratch:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", scratch)
-        result = measure(arguments)
-    result["short"] = [str(x) for x in shortfalls(result)]
+        result = measure(arguments, keep)
     print(markdown(result))
-    if arguments.quick and arguments.output is None:
-        return 0
-    folder = arguments.output or ROOT / "benchmarks" / "results"
-    folder.mkdir(parents=True, exist_ok=True)
-    kind = re.sub(r"\W+", "-", result["gpu"]["name"].removeprefix("NVIDIA ")).lower()
-    stem = f"{result['date'][:10]}-{result['commit'].rstrip('+')}-{kind}"
-    (folder / f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n")
-    draw(result, folder / f"{stem}.svg")
-    print(f"\nWritten to {folder / stem}.json")
+    if folder is not None:
+        draw(result, path(folder, result).with_suffix(".svg"))
+        print(f"\nWritten to {path(folder, result).with_suffix('.json')}")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -299,6 +300,28 @@ def test_the_line_of_a_row(full):
     assert "150.0/150.0" in gpu.line("bad", full["rows"]["bad"])
     del full["rows"]["bad"]["columns"][columns.OURS]
     assert "-" in gpu.line("bad", full["rows"]["bad"])
+
+
+def test_results_are_kept_after_each_part(full, tmp_path, monkeypatch, capsys):
+    def failing(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(gpu, "gpu", lambda: full["gpu"])
+    monkeypatch.setattr(gpu, "measure_rows", lambda arguments: full["rows"])
+    monkeypatch.setattr(gpu, "measure_host", lambda arguments: full["host"])
+    monkeypatch.setattr(gpu, "measure_first", failing)
+    monkeypatch.setenv("BENCHMARK_COMMIT", "abc")
+    with pytest.raises(KeyboardInterrupt):
+        gpu.main(["--output", str(tmp_path)])
+    (kept,) = tmp_path.iterdir()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d-abc-test\.json", kept.name)
+    result = json.loads(kept.read_text())
+    assert (result["rows"], result["host"], result["first"]) == (full["rows"], full["host"], {})
+    assert set(result["seconds"]) == {"rows", "host"}
+    assert any(x.startswith("bad, clean: share of a copy") for x in result["short"])
+    assert gpu.main(["--output", str(tmp_path), "--only", "host"]) == 0
+    assert f"Written to {kept}" in capsys.readouterr().out
 
 
 def test_expressions_of_a_manifest():
