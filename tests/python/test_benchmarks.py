@@ -50,10 +50,18 @@ def test_a_wrong_result_is_seen(name):
     def wrong(inputs):
         out = run(program)(inputs)
         target = inputs[0] if row.writes else out[0]
-        target.flatten()[5] += 1.0
+        target.view(-1)[5] += 100
         return out
 
     assert row.error(program, wrong) > rows.tolerance(row.outputs(program))
+
+
+def test_one_wrong_element_of_many_is_seen():
+    want = torch.randn(1 << 20)
+    got = want.clone()
+    assert rows.close_to((want,), (got,)) == 0
+    got[-1] += 0.1
+    assert rows.close_to((want,), (got,)) > rows.tolerance([want.bfloat16()])
 
 
 def test_what_is_not_a_number_or_has_another_shape_is_infinitely_wrong():
