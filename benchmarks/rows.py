@@ -115,9 +115,11 @@ class Row:
         )
 
     def error(self, program: Program, call: Callable) -> float:
-        """How far call(inputs) is from right: the relative distance of its results and of what it writes."""
+        """How far call(inputs) is from right: the relative distance of its results and of what it writes; infinite if
+        their dtypes are not those of eager."""
         inputs = [x.clone() for x in program.inputs] if self.writes else program.inputs
         like = self.outputs(program)
+        dtypes = [x.dtype for x in like]
         sizes = [traffic([x]) for x in like if x.is_cuda]
         del like
         poison(sizes)
@@ -125,6 +127,8 @@ class Row:
         got = (got,) if isinstance(got, torch.Tensor) else tuple(got)
         if self.writes:
             got = tuple(inputs[i] for i in self.writes)
+        if [x.dtype for x in got] != dtypes:
+            return math.inf
         if self.check is not None:
             return self.check(tuple(program.inputs), got)
         return close_to(self.reference(program), got)
@@ -379,7 +383,7 @@ ROWS: list[Row] = [
     ),
     Row(
         "where bf16",
-        lambda fd, types, mask, x, y: fd.ops.where(mask, x, y),
+        lambda fd, types, mask, x, y: narrow(fd, types, fd.ops.where(mask, x, y)),
         torch.where,
         (Input(BOOL, "MN"), X, X),
         WIDE,

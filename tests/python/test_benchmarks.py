@@ -56,6 +56,12 @@ def test_a_wrong_result_is_seen(name):
     assert row.error(program, wrong) > rows.tolerance(row.outputs(program))
 
 
+def test_a_result_of_another_dtype_is_wrong():
+    row = BY_NAME["relu bf16"]
+    program = row.program("cpu", small=True)
+    assert row.error(program, lambda inputs: torch.relu(inputs[0]).float()) == math.inf
+
+
 def test_one_wrong_element_of_many_is_seen():
     want = torch.randn(1 << 20)
     got = want.clone()
