@@ -205,6 +205,73 @@ static void test_scalars(void) {
   nvf_executor_destroy(executor);
 }
 
+/* Blocks that reduce together need memory of the run, part of it zeroed, in the
+ * order of the stream. */
+static void test_workspaces(void) {
+  nvf_executor executor = executor_of(
+      "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n"
+      "%1 = sum %0 dims=[1] keepdim=false dtype=f32\n"
+      "output %1\n");
+  nvf_plan plan = 0;
+  const nvf_plan_description *d = NULL;
+  Matrix x;
+  matrix(&x, 1, 1 << 24, 0x700000010000);
+  SUCCEEDS(nvf_prepare(executor, &x.input, 1, NVF_ANY_DEVICE, &plan, &d, &error));
+  if (!d || d->num_workspaces < 1 || d->num_workspaces > 8) {
+    EXPECT(!"workspaces");
+    return;
+  }
+  void *workspaces[8], *output = (void *)0x700010000000;
+  int zeroed = 0;
+  for (int i = 0; i < d->num_workspaces; i++) {
+    workspaces[i] = (void *)(0x700020000000 + 0x100000 * (uintptr_t)i);
+    zeroed += d->workspaces[i].zeroed;
+    EXPECT(d->workspaces[i].num_bytes > 0);
+  }
+  EXPECT(zeroed > 0 && zeroed < d->num_workspaces);
+  recorded();
+  SUCCEEDS(nvf_launch(plan, &x.input, 1, &output, 1, workspaces, d->num_workspaces, 0, 0, (void *)0x51, &error));
+  const char *launched = recorded(), *set = launched;
+  for (int i = 0; i < d->num_workspaces; i++) {
+    char want[128];
+    snprintf(want, sizeof want, "cuMemsetD8Async(%#llx, 0, %lld, 0x51)", (unsigned long long)(uintptr_t)workspaces[i], (long long)d->workspaces[i].num_bytes);
+    EXPECT((strstr(launched, want) != NULL) == d->workspaces[i].zeroed && passes(launched, (uintptr_t)workspaces[i]));
+    if (strstr(set, want)) set = strstr(set, want);
+  }
+  EXPECT(strstr(set, "cuLaunchKernelEx"));
+  fail("cuMemsetD8Async", 2);
+  REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, workspaces, d->num_workspaces, 0, 0, NULL, &error), NVF_FAILED, "could not be set to zero");
+  EXPECT(!strstr(recorded(), "cuLaunchKernelEx"));
+  fail(NULL, 0);
+  workspaces[0] = NULL;
+  REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, workspaces, d->num_workspaces, 0, 0, NULL, &error), NVF_INVALID_ARGUMENT, "workspace 0 has no memory");
+  REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, NULL, 0, 0, 0, NULL, &error), NVF_INVALID_ARGUMENT, "workspace");
+  nvf_plan_release(plan);
+  nvf_executor_destroy(executor);
+}
+
+/* An output in an input, and the state of a random generator. */
+static void test_random_in_place(void) {
+  nvf_executor executor = executor_of(
+      "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n"
+      "%1 = uniform minval=0:f64 maxval=1:f64 shape=[%0.0, %0.1] dtype=f32\n"
+      "%2 = add %0, %1\n"
+      "output %2 alias %0\n");
+  nvf_plan plan = 0;
+  const nvf_plan_description *d = NULL;
+  Matrix x;
+  matrix(&x, 16, 16, 0x700000010000);
+  SUCCEEDS(nvf_prepare(executor, &x.input, 1, NVF_ANY_DEVICE, &plan, &d, &error));
+  if (!d) return;
+  EXPECT(d->num_outputs == 0 && d->written[0] && d->needs_seed && d->draws > 0 && d->draws % 4 == 0);
+  recorded();
+  SUCCEEDS(nvf_launch(plan, &x.input, 1, NULL, 0, NULL, 0, 0x1122334455667788, 0x99aabbccddeeff00, NULL, &error));
+  const char *launched = recorded();
+  EXPECT(passes(launched, 0x700000010000) && passes(launched, 0x1122334455667788) && passes(launched, 0x99aabbccddeeff00));
+  nvf_plan_release(plan);
+  nvf_executor_destroy(executor);
+}
+
 /* More shapes than an executor keeps, on several threads: plans are evicted while
  * others launch them. */
 static nvf_executor shared;
@@ -247,6 +314,8 @@ int main(void) {
   test_launch();
   test_devices();
   test_scalars();
+  test_workspaces();
+  test_random_in_place();
   test_threads();
   printf(failures ? "launch: %d failures\n" : "launch: ok\n", (int)failures);
   return failures != 0;
