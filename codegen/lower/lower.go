@@ -61,7 +61,7 @@ func Passes() []Pass {
 			Why: "it looks at all that writes what a reduction reads", run: (*lowering).dropTests},
 		{Name: "overwriting", Does: "refuses kernels that overwrite an input too early",
 			Why: "it looks at the accesses of all statements", run: (*lowering).overwriting},
-		{Name: "registers", Does: "unrolls the loops that index arrays of registers",
+		{Name: "registers", Does: "unrolls the loops that index arrays of registers, and declares none that nothing accesses",
 			Why: "it looks at all accesses of a buffer", run: (*lowering).registers},
 		{Name: "synchronise", Does: "places shared memory, barriers and waits",
 			Why: "it needs exact indices, and orders whatever the passes before it emit", Complete: true, run: (*lowering).synchronise},

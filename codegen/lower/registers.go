@@ -29,6 +29,7 @@ func (l *lowering) registers() error {
 			l.t.Symbols(a.Index, func(s scalar.ID) { uses[a.Buffer][kir.SymbolID(l.t.Tag(s).Val)] = true })
 		})
 	})
+	k.Body = withoutDeclarations(k.Body, func(id kir.BufferID) bool { return k.Buffers[id].Space == kir.Local && uses[id] == nil })
 	for id := range uses {
 		b := &k.Buffers[id]
 		if b.Space == kir.Local {
@@ -60,4 +61,24 @@ func (l *lowering) canUnroll(symbols map[kir.SymbolID]bool, loops map[kir.Symbol
 		product *= n
 	}
 	return product <= maxUnrolled
+}
+
+// withoutDeclarations returns b without the declarations of buffers that are
+// unused: what has no element at any point is not computed.
+func withoutDeclarations(b kir.Block, unused func(kir.BufferID) bool) kir.Block {
+	var out kir.Block
+	for _, s := range b {
+		switch s := s.(type) {
+		case kir.Declare:
+			if unused(s.Buffer) {
+				continue
+			}
+		case *kir.For:
+			s.Body = withoutDeclarations(s.Body, unused)
+		case *kir.If:
+			s.Then, s.Else = withoutDeclarations(s.Then, unused), withoutDeclarations(s.Else, unused)
+		}
+		out = append(out, s)
+	}
+	return out
 }
