@@ -105,6 +105,7 @@ type printer struct {
 	dividers    map[scalar.ID]string      // arguments, by divisor
 	wideSymbols []bool                    // of 64 bits, in a kernel with indices of 32
 	wideExprs   map[scalar.ID]bool
+	definitions []namedLine
 	templates   map[string]*template
 	uses        map[kir.ValueID]int // reads of a value by the statement
 	written     map[kir.ValueID]text

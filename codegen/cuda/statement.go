@@ -2,6 +2,8 @@ package cuda
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"nvfuser_go/codegen/kir"
@@ -23,6 +25,41 @@ func (p *printer) kernel() {
 	p.depth--
 	p.line("}")
 	p.line("")
+	p.dropNames()
+}
+
+// A namedLine is where the text defines the name of an expression.
+type namedLine struct {
+	name       string
+	start, end int
+}
+
+var word = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
+
+// dropNames removes the definitions of names that are read nowhere, such as that
+// of a divisor by which an argument divides.
+func (p *printer) dropNames() {
+	all, uses := p.text.String(), map[string]int{}
+	for _, w := range word.FindAllString(all, -1) {
+		uses[w]++
+	}
+	end, kept := len(all), []string{}
+	for _, x := range slices.Backward(p.definitions) {
+		if line := all[x.start:x.end]; uses[x.name] == 1 {
+			for _, w := range word.FindAllString(line, -1) {
+				uses[w]--
+			}
+			kept = append(kept, all[x.end:end])
+			end = x.start
+		}
+	}
+	if len(kept) == 0 {
+		return
+	}
+	kept = append(kept, all[:end])
+	slices.Reverse(kept)
+	p.text.Reset()
+	p.text.WriteString(strings.Join(kept, ""))
 }
 
 func (p *printer) cluster() string {
@@ -166,8 +203,9 @@ func (p *printer) statement(s kir.Statement) {
 	case kir.Let:
 		p.let(&s)
 	case kir.Hoist:
-		name := p.symbols[s.Symbol]
+		name, start := p.symbols[s.Symbol], p.text.Len()
 		p.line("const %s %s = %s;", p.exprType(s.Expr), name, p.index(s.Expr).code)
+		p.definitions = append(p.definitions, namedLine{name, start, p.text.Len()})
 		p.giveName(s.Expr, name)
 	case *kir.For:
 		p.loop(s)
