@@ -261,6 +261,21 @@ output %2
 		parallelised(t, s, 1, schedule.TIDx)
 		must(t, s.InlineMost(nil, nil))
 	}},
+	{name: "vectors of own width", text: addText, sizes: [][]int64{{21}, {21}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
+		wide, err := s.CacheAfter(tv(s, 0), nil)
+		must(t, err)
+		out := tv(s, 2)
+		_, err = s.CacheBefore(out)
+		must(t, err, s.Split(out, 0, 4, true), s.Split(out, 0, 2, true))
+		_, err = s.TransformLike(out, nil)
+		must(t, err)
+		for _, v := range s.Tensors() {
+			if !s.Fusion().Val(v).Input {
+				must(t, s.Parallelize(v, 0, schedule.BIDx), s.Parallelize(v, 1, schedule.TIDx))
+			}
+		}
+		must(t, s.Parallelize(wide, 2, schedule.Vectorize), s.Split(out, 2, 2, true), s.Parallelize(out, 3, schedule.Vectorize), s.InlineMost(nil, nil))
+	}, options: Options{Alignment: func(core.ValID) int { return 16 }}},
 }
 
 // scheduleCached computes the output from cached inputs by threads that have
