@@ -147,8 +147,7 @@ func (p *space) broken(k int, h pitch) Params {
 		block = smallBlock
 	}
 	q.Rows = max(block/q.Threads, 1)
-	rows := p.size(0, k)
-	for q.Rows > 1 && q.Rows > rows {
+	for rows := p.size(0, k); q.Rows > 1 && q.Rows*q.Unroll > rows; {
 		q.Rows /= 2
 	}
 	return q
