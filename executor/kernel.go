@@ -115,9 +115,10 @@ func (c *compiled) lower() (err error) {
 	return nil
 }
 
-// promise says of the sizes that the kernel is for which are not 0, and of what
-// they and strides are a multiple that matters for vectors: lowering may rely on
-// that, and not on more, so that kernels of other sizes are alike.
+// promise says of the sizes that the kernel is for which are not 0 and which are
+// no less than a vector, and of what they and strides are a multiple that matters
+// for vectors: lowering may rely on that, and not on more, so that kernels of other
+// sizes are alike.
 func (c *compiled) promise(h kir.HostValue) scalar.Facts {
 	n, ok := c.options.Value(h)
 	if !ok || n <= 0 {
@@ -126,6 +127,9 @@ func (c *compiled) promise(h kir.HostValue) scalar.Facts {
 	f := scalar.Unknown()
 	if h.Stride < 0 {
 		f = scalar.Range(1, math.MaxInt64)
+		if n >= c.width {
+			f = scalar.Range(max(c.width, 1), math.MaxInt64)
+		}
 	}
 	for f.Divisor < c.width && n%(2*f.Divisor) == 0 {
 		f.Divisor *= 2

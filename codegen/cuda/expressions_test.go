@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"nvfuser_go/codegen/cuda"
 	"nvfuser_go/codegen/cuda/hostshim"
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
@@ -127,6 +128,32 @@ func TestIndexExpressions(t *testing.T) {
 		for j, w := range want {
 			got := load(dtype.Int, launches[n].Buffers[1].Bytes, j).I
 			require.Equal(t, w, got, "kernel %d, thread %d, column %d\n%v", n, j/each, j%each, kernels[n])
+		}
+	}
+}
+
+// TestRemaindersOfNeighbours: what is small beside a divisor is added behind the
+// division, and the remainder wraps.
+func TestRemaindersOfNeighbours(t *testing.T) {
+	const threads, steps = 64, 8
+	b := kir.NewBuilder("neighbours", dtype.Int32)
+	m := b.Integer("m", scalar.Range(16, 1000))
+	y := b.Global("y", dtype.Int, b.T.Int(threads), b.T.Int(steps))
+	i, u := b.Thread(0, threads), b.Thread(1, steps)
+	b.Divisor("by", m)
+	at := b.T.Add(b.T.Mul(i, b.T.Int(37)), u)
+	b.Store(b.Index(dtype.Int, b.T.Mod(at, m)), y, i, u)
+	source, err := cuda.Print(b.Kernel(), cuda.Options{Arch: 90})
+	require.NoError(t, err)
+	require.Contains(t, source.Text, "wrapped(fastMod(")
+	kernel := build(t, b.Kernel())
+	for _, mValue := range []int64{16, 17, 23, 24, 36, 37, 38, 111, 999, 1000} {
+		by, err := kir.NewDivider(mValue)
+		require.NoError(t, err)
+		l := launchOf(t, b.Kernel(), int(mValue), room(dtype.Int, threads*steps), int(by))
+		require.NoError(t, kernel.Run(l))
+		for j := range threads * steps {
+			require.Equal(t, int64(j/steps*37+j%steps)%mValue, load(dtype.Int, l.Buffers[0].Bytes, j).I, "thread %d, step %d by %d", j/steps, j%steps, mValue)
 		}
 	}
 }

@@ -180,7 +180,12 @@ func (p *printer) division(op scalar.Op, args []scalar.ID) text {
 			return atom("fastDiv(%s, %s)", x, name)
 		}
 		p.need("fastMod")
-		return atom("fastMod(%s, %s, %s)", x, name, p.index(args[1]).code)
+		divisor := p.index(args[1]).code
+		if large, small := p.apart(args[0], t.Facts(args[1]).Lo); len(small) > 0 {
+			p.need("wrapped")
+			return atom("wrapped(fastMod(%s, %s, %s) + %s, %s)", p.sum(large).code, name, divisor, p.sum(small).within(operatorLevels["+"]+1), divisor)
+		}
+		return atom("fastMod(%s, %s, %s)", x, name, divisor)
 	}
 	if t.Facts(args[0]).Lo >= 0 && t.Facts(args[1]).Lo >= 0 {
 		if op == scalar.FloorDiv {
@@ -194,6 +199,32 @@ func (p *printer) division(op scalar.Op, args []scalar.ID) text {
 	}
 	p.need("integer.floorMod")
 	return p.call("floorMod", args)
+}
+
+// apart divides the terms of a sum into small ones, that come to less than limit
+// together, and the others, unless some may be negative or there is one kind alone.
+// Neighbours in an unrolled loop then share the remainder of the large terms.
+func (p *printer) apart(id scalar.ID, limit int64) (large, small []scalar.ID) {
+	t := p.k.Scalars
+	if t.Op(id) != scalar.Add {
+		return nil, nil
+	}
+	sum := int64(0)
+	for _, x := range t.Args(id) {
+		switch f := t.Facts(x); {
+		case f.Lo < 0:
+			return nil, nil
+		case f.Hi < limit-sum:
+			sum += f.Hi
+			small = append(small, x)
+		default:
+			large = append(large, x)
+		}
+	}
+	if len(large) == 0 {
+		return nil, nil
+	}
+	return large, small
 }
 
 // call writes a function of index expressions, which wants them of one type.

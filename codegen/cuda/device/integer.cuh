@@ -99,6 +99,13 @@ __device__ inline int fastDiv(int n, unsigned long long by) {
 // n % d; see fastDiv.
 __device__ inline int fastMod(int n, unsigned long long by, int d) { return n - fastDiv(n, by) * d; }
 
+//@ wrapped
+// x % d of an x from 0 to before 2 d.
+__device__ inline int wrapped(int x, int d) {
+  const unsigned all = x, rest = all - (unsigned)d;
+  return rest < all ? rest : all;
+}
+
 //@ gcd needs negWrapping truncMod isNegative
 // Not negative, but for 2^63 and 2^31, which wrap.
 template <class T>
