@@ -99,7 +99,7 @@ def test_spawned_processes():
 
 @pytest.mark.parametrize("what", ["calls", "compilations"])
 def test_exit_while_threads_run_fusions(what):
-    """The threads call nothing of torch: that may itself abort a process which ends while they do."""
+    """The threads call nothing of torch themselves."""
     code = program("""
     import itertools, threading, time
     fd, x = fusion(2.0), torch.randn(1000, device="cuda")
@@ -110,19 +110,25 @@ def test_exit_while_threads_run_fusions(what):
         while True:
             fd.execute(inputs)
 
+    def torch_alone():
+        while True:
+            torch.add(x, x)
+
     def compilations(first):
         inputs = [x]
         for k in itertools.count(first):
             fusion(float(k)).execute(inputs)
 
     for i in range(4):
-        arguments = () if WHAT == "calls" else (1000000 * i,)
+        arguments = (1000000 * i,) if WHAT == "compilations" else ()
         threading.Thread(target=globals()[WHAT], args=arguments, daemon=True).start()
     time.sleep(0.7)
     print("leaving", flush=True)
     """)
-    for _ in range(2):
-        done = child(f"WHAT = {what!r}\n{code}")
+    ends = {name: [child(f"WHAT = {name!r}\n{code}") for _ in range(3)] for name in (what, "torch_alone")}
+    if any(done.returncode != 0 for done in ends["torch_alone"]):
+        pytest.skip("torch.add in such threads aborts the process here, and a call allocates by torch")
+    for done in ends[what]:
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == "leaving"
 

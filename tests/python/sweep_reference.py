@@ -189,7 +189,7 @@ def identity(row: dict, dtype: torch.dtype):
         return largest
     if dtype in FLOAT_TORCH:
         x = torch.tensor(float("inf") if largest else float("-inf"))
-        return x.to(dtype).to(torch.float64).item()
+        return saturated(x, dtype).to(dtype).to(torch.float64).item()
     if dtype is torch.uint64:
         return -1 if largest else 0
     info = torch.iinfo(dtype)
