@@ -85,11 +85,13 @@ func (l *launcher) copyTask(from, to *located) (*task, error) {
 	var v [2]core.ValID
 	t := &task{device: target(l.properties), outputs: []int{0}}
 	for i, x := range []*located{from, to} {
+		d := tensorLike(x, sizes, strides[i])
+		d.DType = to.dtype // from may be described by another type of the same elements, as Int for Index
 		var err error
-		if v[i], err = f.DefineTensor(tensorLike(x, sizes, strides[i])); err != nil {
+		if v[i], err = f.DefineTensor(d); err != nil {
 			return nil, err
 		}
-		t.inputs = append(t.inputs, Input{Tensor: true, DType: x.dtype, Sizes: sizes, Strides: strides[i]})
+		t.inputs = append(t.inputs, Input{Tensor: true, DType: to.dtype, Sizes: sizes, Strides: strides[i]})
 		t.aligned = append(t.aligned, x.aligned)
 	}
 	out, err := f.Call(core.Lookup("set"), []core.Given{{Kind: core.GivenVal, Val: v[0]}}, nil)

@@ -122,3 +122,14 @@ func TestDevicePrograms(t *testing.T) {
 		return plan.Device.String()
 	})
 }
+
+// TestDeviceCopyOfIndices returns an input of indices, which callers describe as
+// integers.
+func TestDeviceCopyOfIndices(t *testing.T) {
+	x := vector(0x1000, 1000)
+	x.DType = dtype.Int
+	plan, err := deviceExecutor(t, h100s(1), "%0 = tensor index [-1] contiguity=[yes]\noutput %0\n").Plan([]executor.Input{x})
+	requireNoError(t, err)
+	require.Len(t, plan.Device.Launches, 1)
+	require.Equal(t, dtype.Index, plan.Outputs[0].DType)
+}
