@@ -5,6 +5,7 @@ package real
 /*
 #include <stdlib.h>
 #include "nvrtc.h"
+#include "signals.h"
 */
 import "C"
 
@@ -36,6 +37,7 @@ func openCompiler() (*compiler, error) {
 	if lacks := C.nvrtc_bind(library, &c.functions); lacks != nil {
 		return nil, &cudadrv.Unsupported{What: fmt.Sprintf("%s has no function %s: a newer NVRTC is needed", path, C.GoString(lacks))}
 	}
+	C.signals_keep(library)
 	var major, minor C.int
 	if code := C.nvrtc_version(&c.functions, &major, &minor); code != 0 {
 		return nil, c.failure("nvrtcVersion", code)
