@@ -30,7 +30,7 @@ from timing import STATES, Cache, Summary, device_times, host_times, ratio
 def gpu() -> dict:
     properties = torch.cuda.get_device_properties(0)
     version = Path("/proc/driver/nvidia/version")
-    found = re.search(r"Module[^\d]*([\d.]+)", version.read_text()) if version.exists() else None
+    found = re.search(r"\s(\d+\.\d+[.\d]*)\s", version.read_text()) if version.exists() else None
     return {
         "name": properties.name,
         "driver": found[1] if found else "unknown",
