@@ -232,7 +232,9 @@ func (c *context) walk(start map[core.AxisID]index, steps []step) map[core.AxisI
 	return v
 }
 
-// across returns the indices on the other side of r.
+// across returns the indices on the other side of r. Of an axis that is cut to
+// one element that element is found wherever the loops lead: threads at points
+// beyond it may store what they read beside those that have it.
 func (c *context) across(r *relation, forward bool, from []index) []index {
 	x, t := c.f.Transform(r.t), c.t
 	switch {
@@ -248,6 +250,8 @@ func (c *context) across(r *relation, forward bool, from []index) []index {
 		return []index{t.FloorDiv(from[0], n), t.Mod(from[0], n)}
 	case forward:
 		return []index{t.Add(from[0], c.size(x.Left))}
+	case c.isOne(x.Out[0]):
+		return []index{t.Neg(c.size(x.Left))}
 	}
 	return []index{t.Sub(from[0], c.size(x.Left))}
 }

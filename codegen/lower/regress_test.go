@@ -214,6 +214,32 @@ transform_like(tv12, [tv0, tv10, tv4, tv1, tv11, tv3, tv2, tv5, tv6, tv7, tv8, t
 inline_at(tv5, 3, False, [tv5])
 inline_at(tv11, 3, False, [tv11])
 `},
+	// Threads beyond the one element of a slice, which all store it, read that one.
+	{"one element of a slice in a larger loop", `%0 = tensor i64 [5] contiguity=[yes]
+%1 = tensor i64 [1, 7] contiguity=[none, yes]
+%2 = slice %0 start_indices=[3] end_indices=[4] strides=[1] manual_normalization=true
+%3 = broadcast %2 is_broadcast_dim=[false, true]
+%4 = sub %1, %3
+output %4
+`, [][]int64{{5}, {1, 7}}, `tv4.merge(0, 1)
+tv4.split(0, 5)
+transform_like(tv4, [tv0, tv2, tv3, tv1])
+inline_most()
+tv3.set_memory_type(shared)
+tv4.parallelize(1, block_x)
+`},
+	// A loop that runs past the one element of a slice reads nothing behind it.
+	{"last element of a tensor in a larger loop", `%0 = tensor i64 [5] contiguity=[yes]
+%1 = tensor i64 [1, 7] contiguity=[none, yes]
+%2 = slice %0 start_indices=[4] end_indices=[5] strides=[1] manual_normalization=true
+%3 = broadcast %2 is_broadcast_dim=[false, true]
+%4 = sub %1, %3
+output %4
+`, [][]int64{{5}, {1, 7}}, `tv4.merge(0, 1)
+tv4.split(0, 5)
+transform_like(tv4, [tv0, tv2, tv3, tv1])
+inline_most()
+`},
 }
 
 func TestRegressions(t *testing.T) {
