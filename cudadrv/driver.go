@@ -18,6 +18,11 @@ type Driver interface {
 	// Compiler returns which compiler Compile uses, or an Unavailable.
 	Compiler() (Compiler, error)
 
+	// CompilerID returns what tells that compiler from any other, in all processes
+	// and wherever its file is. It need not open it, so Compile may come to use
+	// another one, whose identity this returns from then on.
+	CompilerID() (string, error)
+
 	// Compile makes machine code of CUDA text. It needs no device. The error is a
 	// CompileError if the text is not taken.
 	Compile(source string, o CompileOptions) (Compiled, error)

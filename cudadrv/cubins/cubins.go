@@ -3,7 +3,7 @@
 //
 // Its central type is [Driver]: a driver whose Compile asks a [Store] first. An
 // entry is a file that is named by everything the code depends on (the text, the
-// flags with the architecture, the version of the compiler), so nothing is ever
+// flags with the architecture, the identity of the compiler), so nothing is ever
 // out of date. The store is an optimisation: whatever is wrong with it, Compile
 // gives the same result, later.
 //
@@ -42,7 +42,7 @@ func NewDriver(below cudadrv.Driver, store *Store, parallel int) *Driver {
 //
 // Errors: those of the driver below.
 func (d *Driver) Compile(source string, o cudadrv.CompileOptions) (cudadrv.Compiled, error) {
-	compiler, err := d.Compiler()
+	compiler, err := d.CompilerID()
 	if err != nil {
 		return cudadrv.Compiled{}, err
 	}
@@ -54,7 +54,7 @@ func (d *Driver) Compile(source string, o cudadrv.CompileOptions) (cudadrv.Compi
 		d.slots <- struct{}{}
 		defer func() { <-d.slots }()
 		c, err := d.Driver.Compile(source, o)
-		if err == nil {
+		if used, _ := d.CompilerID(); err == nil && used == compiler {
 			d.store.put(key, c)
 		}
 		return c, err

@@ -78,16 +78,45 @@ func TestKeeps(t *testing.T) {
 	require.Empty(t, f.warnings)
 }
 
+// another is a driver that turns out to have another compiler than it seemed when
+// it compiles for the first time.
+type another struct {
+	fake.Driver
+	compiled bool
+}
+
+func (d *another) CompilerID() (string, error) {
+	if d.compiled {
+		return "that", nil
+	}
+	return "this", nil
+}
+
+func (d *another) Compile(source string, o cudadrv.CompileOptions) (cudadrv.Compiled, error) {
+	d.compiled = true
+	return d.Driver.Compile(source, o)
+}
+
+// TestKeyOfCompiler keeps nothing under the name of a compiler that did not make it.
 func TestKeyOfCompiler(t *testing.T) {
-	k := keyOf("a", options, cudadrv.Compiler{Major: 13, Minor: 2})
-	require.Equal(t, k, keyOf("a", options, cudadrv.Compiler{Major: 13, Minor: 2, Path: "/elsewhere"}))
-	require.NotEqual(t, k, keyOf("a", options, cudadrv.Compiler{Major: 13, Minor: 1}))
+	require.NotEqual(t, keyOf("a", options, "this"), keyOf("a", options, "that"))
+	below, store := &another{}, NewStore(filepath.Join(t.TempDir(), "a"), 1<<20, nil)
+	d := NewDriver(below, store, 1)
+	for i, compiles := range []int{1, 2, 2} {
+		_, err := d.Compile("a", options)
+		require.NoError(t, err)
+		require.Len(t, below.Compiles(), compiles, "call %d", i)
+	}
+	_, ok := store.get(keyOf("a", options, "this"))
+	require.False(t, ok)
+	_, ok = store.get(keyOf("a", options, "that"))
+	require.True(t, ok)
 }
 
 func TestLogIsKept(t *testing.T) {
 	s := NewStore(t.TempDir(), 1<<20, nil)
 	require.NoError(t, os.Chmod(s.Folder(), 0o700))
-	k := keyOf("a", options, cudadrv.Compiler{})
+	k := keyOf("a", options, "fake")
 	for _, c := range []cudadrv.Compiled{{Cubin: []byte{1, 2}, Log: "log"}, {Cubin: []byte{}, Log: ""}} {
 		s.put(k, c)
 		got, ok := s.get(k)
@@ -104,7 +133,7 @@ func TestDamaged(t *testing.T) {
 		"longer":    func(path string, b []byte) error { return os.WriteFile(path, append(b, 0), 0o600) },
 		"flipped":   func(path string, b []byte) error { b[len(b)-40] ^= 1; return os.WriteFile(path, b, 0o600) },
 		"foreign": func(path string, b []byte) error {
-			return os.WriteFile(path, encode(keyOf("b", options, cudadrv.Compiler{}), cudadrv.Compiled{Cubin: []byte("b")}), 0o600)
+			return os.WriteFile(path, encode(keyOf("b", options, "fake"), cudadrv.Compiled{Cubin: []byte("b")}), 0o600)
 		},
 		"writable": func(path string, b []byte) error { return os.Chmod(path, 0o606) },
 		"link": func(path string, b []byte) error {
@@ -129,7 +158,7 @@ func TestDamaged(t *testing.T) {
 }
 
 func TestAnyByte(t *testing.T) {
-	k := keyOf("a", options, cudadrv.Compiler{})
+	k := keyOf("a", options, "fake")
 	b := encode(k, cudadrv.Compiled{Cubin: []byte("code"), Log: "log"})
 	_, err := decode(k, b)
 	require.NoError(t, err)
@@ -217,7 +246,7 @@ func TestEviction(t *testing.T) {
 	for i := range 8 {
 		_, err := d.Compile(text(i), options)
 		require.NoError(t, err)
-		path := filepath.Join(f.folder, keyOf(text(i), options, cudadrv.Compiler{}).file())
+		path := filepath.Join(f.folder, keyOf(text(i), options, "fake").file())
 		require.NoError(t, os.Chtimes(path, hour, hour.Add(time.Duration(i)*time.Minute)))
 	}
 	require.False(t, f.compile(text(0)), "which makes it the one used last")

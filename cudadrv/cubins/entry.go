@@ -17,10 +17,10 @@ type key [sha256.Size]byte
 // format is in every key and file; it changes with what a file means.
 const format = "nvfuser_go cubin 1\n"
 
-func keyOf(source string, o cudadrv.CompileOptions, c cudadrv.Compiler) key {
+func keyOf(source string, o cudadrv.CompileOptions, compiler string) key {
 	h := sha256.New()
 	write(h, format)
-	write(h, c.String())
+	write(h, compiler)
 	for _, f := range o.Flags() {
 		write(h, f)
 	}

@@ -103,6 +103,9 @@ func (d *Driver) Compiler() (cudadrv.Compiler, error) {
 	return cudadrv.Compiler{Path: "fake"}, d.failure("Compiler")
 }
 
+// CompilerID is that of the one compiler there is.
+func (d *Driver) CompilerID() (string, error) { return "fake", d.failure("CompilerID") }
+
 // Compile returns the text as machine code.
 func (d *Driver) Compile(source string, o cudadrv.CompileOptions) (cudadrv.Compiled, error) {
 	if err := d.failure("Compile"); err != nil {

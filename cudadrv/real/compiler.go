@@ -10,10 +10,12 @@ package real
 import "C"
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"nvfuser_go/cudadrv"
@@ -22,13 +24,38 @@ import (
 // A compiler is NVRTC once it is open. It is never closed.
 type compiler struct {
 	cudadrv.Compiler
+	id        string
 	functions C.struct_nvrtc
 }
 
-var theCompiler = sync.OnceValues(openCompiler)
+var (
+	places      = sync.OnceValue(func() []place { return compilerPlaces(loadedFiles()) })
+	theCompiler = sync.OnceValues(openCompiler)
+	isOpen      atomic.Bool // theCompiler has returned
+
+	// likelyID is the identity of the compiler that will probably be opened; empty if
+	// that cannot be told.
+	likelyID = sync.OnceValue(func() string { return likelyBuild(places()) })
+)
+
+// compilerID is Driver.CompilerID. Opening NVRTC takes 5 to 10 ms, as long as all
+// else of a process's first kernel whose machine code is on disk.
+func compilerID() (string, error) {
+	if !isOpen.Load() {
+		if id := likelyID(); id != "" {
+			return id, nil
+		}
+	}
+	c, err := theCompiler()
+	if err != nil {
+		return "", err
+	}
+	return c.id, nil
+}
 
 func openCompiler() (*compiler, error) {
-	library, path, tried := find(compilerPlaces(mappedFiles()))
+	defer isOpen.Store(true)
+	library, path, tried := find(places())
 	if library == nil {
 		return nil, &cudadrv.Unavailable{Library: "NVRTC, the compiler of kernels,", Tried: tried,
 			Install: "install a build of torch for CUDA, or nvidia-cuda-nvrtc, or name the file in " + compilerVariable}
@@ -43,6 +70,7 @@ func openCompiler() (*compiler, error) {
 		return nil, c.failure("nvrtcVersion", code)
 	}
 	c.Major, c.Minor = int(major), int(minor)
+	c.id = cmp.Or(buildOf(path), c.String())
 	return c, nil
 }
 

@@ -123,6 +123,9 @@ func (Driver) Compiler() (cudadrv.Compiler, error) {
 	return c.Compiler, nil
 }
 
+// CompilerID does not open NVRTC if its file says which build it is.
+func (Driver) CompilerID() (string, error) { return compilerID() }
+
 // Compile compiles on the calling goroutine.
 func (Driver) Compile(source string, o cudadrv.CompileOptions) (cudadrv.Compiled, error) {
 	c, err := theCompiler()

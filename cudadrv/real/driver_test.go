@@ -216,7 +216,7 @@ func TestCompilerPlaces(t *testing.T) {
 	require.Equal(t, old, places[1].path, "of the version of the runtime")
 	require.Equal(t, place{"libnvrtc.so.13", true}, compilerPlaces(nil)[0])
 	require.Contains(t, compilerPlaces(nil), place{path: "/toolkit/lib64/libnvrtc.so"})
-	require.NotEmpty(t, mappedFiles())
+	require.NotEmpty(t, loadedFiles())
 }
 
 func TestProperties(t *testing.T) {

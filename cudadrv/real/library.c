@@ -5,6 +5,7 @@
 #include <link.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SYMBOL(name) #name,
@@ -60,4 +61,31 @@ void library_path(void *library, char *path, unsigned long size) {
   struct link_map *map = NULL;
   path[0] = 0;
   if (dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map) snprintf(path, size, "%s", map->l_name);
+}
+
+/* Text that grows. */
+struct names {
+  char *text;
+  size_t size;
+};
+
+static int add_name(struct dl_phdr_info *library, size_t size, void *to) {
+  (void)size;
+  struct names *names = to;
+  size_t length = strlen(library->dlpi_name);
+  char *text = realloc(names->text, names->size + length + 2);
+  if (!text) return 1;
+  names->text = text;
+  memcpy(text + names->size, library->dlpi_name, length);
+  names->size += length;
+  text[names->size++] = '\n';
+  text[names->size] = 0;
+  return 0;
+}
+
+/* Not /proc/self/maps: with CUDA in a process it has thousands of lines. */
+char *library_names(void) {
+  struct names names = {NULL, 0};
+  dl_iterate_phdr(add_name, &names);
+  return names.text ? names.text : calloc(1, 1);
 }

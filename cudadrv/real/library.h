@@ -10,6 +10,10 @@ void *library_open(const char *path, int loaded, char *problem, unsigned long si
  * loader does not say. */
 void library_path(void *library, char *path, unsigned long size);
 
+/* The names of the libraries in the process, a line each, as they were loaded by;
+ * free() takes it. */
+char *library_names(void);
+
 /* Gives libcuda to the trampolines and starts CUDA: cuInit(0). Once, before any
  * other function of libcuda is called. Returns a CUresult. */
 int library_start_driver(void *library);

@@ -101,7 +101,7 @@ func driverPlaces() []place {
 // compilerPlaces returns where NVRTC may be, best first: the one that belongs to
 // the CUDA that torch has loaded, those of the packages beside torch and beside
 // this library, the loader's, the system's.
-func compilerPlaces(mapped []string) []place {
+func compilerPlaces(loaded []string) []place {
 	if named := environment(compilerVariable); named != "" {
 		return []place{{path: named}}
 	}
@@ -113,21 +113,20 @@ func compilerPlaces(mapped []string) []place {
 			}
 		}
 	}
-	for _, file := range mapped {
-		folder, name := filepath.Split(file)
-		if version, ok := strings.CutPrefix(name, "libcudart.so."); ok {
+	for _, file := range loaded {
+		if version, ok := strings.CutPrefix(filepath.Base(file), "libcudart.so."); ok {
+			folder := folderOf(file)
 			major, _, _ := strings.Cut(version, ".")
 			add(filepath.Join(folder, "libnvrtc.so."+major))
 			add(compilersIn(filepath.Join(folder, "..", ".."), major)...)
 		}
 	}
-	for _, file := range mapped {
-		folder, name := filepath.Split(file)
-		switch name {
+	for _, file := range loaded {
+		switch filepath.Base(file) {
 		case "libtorch_cpu.so", "libc10.so": // site-packages/torch/lib
-			add(compilersIn(filepath.Join(folder, "..", "..", "nvidia"), "")...)
+			add(compilersIn(filepath.Join(folderOf(file), "..", "..", "nvidia"), "")...)
 		case "_C.abi3.so": // site-packages/nvfuser_go
-			add(compilersIn(filepath.Join(folder, "..", "nvidia"), "")...)
+			add(compilersIn(filepath.Join(folderOf(file), "..", "nvidia"), "")...)
 		}
 	}
 	for _, major := range []string{"13", "12"} {
@@ -142,6 +141,15 @@ func compilerPlaces(mapped []string) []place {
 	return places
 }
 
+// folderOf returns where a file is, links followed: what its library was loaded by
+// may lead through some, and then ".." is not the folder that is named before it.
+func folderOf(file string) string {
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real
+	}
+	return filepath.Dir(file)
+}
+
 // compilersIn returns the libraries in the folders */lib below a folder, the
 // newest first; only those of one major version unless major is empty.
 func compilersIn(folder, major string) []string {
@@ -154,16 +162,14 @@ func compilersIn(folder, major string) []string {
 	return found
 }
 
-// mappedFiles returns the files that are mapped into the process, sorted.
-func mappedFiles() []string {
-	text, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return nil
-	}
+// loadedFiles returns the absolute paths of the libraries in the process, sorted.
+func loadedFiles() []string {
+	text := C.library_names()
+	defer C.free(unsafe.Pointer(text))
 	var files []string
-	for line := range strings.Lines(string(text)) {
-		if i := strings.IndexByte(line, '/'); i >= 0 {
-			files = append(files, strings.TrimSuffix(line[i:], "\n"))
+	for name := range strings.Lines(C.GoString(text)) {
+		if filepath.IsAbs(name) {
+			files = append(files, strings.TrimSuffix(name, "\n"))
 		}
 	}
 	slices.Sort(files)

@@ -1,0 +1,67 @@
+//go:build cgo
+
+package real
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+)
+
+// likelyBuild returns the build of the file among places that find will open,
+// without opening it as a library; empty if only that would tell.
+func likelyBuild(places []place) string {
+	for _, p := range places {
+		if !filepath.IsAbs(p.path) {
+			break // the loader knows where it is
+		}
+		if _, err := os.Stat(p.path); err == nil {
+			return buildOf(p.path)
+		}
+	}
+	return ""
+}
+
+// buildOf returns the identity that the linker gave a library, a hash of what is
+// in it, as "build" and hexadecimal digits; empty if it has none.
+func buildOf(path string) string {
+	file, err := elf.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	for _, p := range file.Progs {
+		if p.Type != elf.PT_NOTE || p.Filesz > 1<<16 {
+			continue
+		}
+		notes := make([]byte, p.Filesz)
+		if _, err := p.ReadAt(notes, 0); err != nil {
+			continue
+		}
+		if id := buildAmong(notes, file.ByteOrder); len(id) > 0 {
+			return "build " + hex.EncodeToString(id)
+		}
+	}
+	return ""
+}
+
+// buildAmong returns the build among the notes of a file: each has the lengths of
+// its name and its value and its type, then both, filled up to multiples of 4, the
+// last one perhaps not.
+func buildAmong(notes []byte, order binary.ByteOrder) []byte {
+	const head, builds = 12, 3 // NT_GNU_BUILD_ID
+	for len(notes) >= head {
+		name, value, kind := uint64(order.Uint32(notes)), uint64(order.Uint32(notes[4:])), order.Uint32(notes[8:])
+		from := head + (name+3)/4*4
+		if from+value > uint64(len(notes)) {
+			return nil
+		}
+		if kind == builds && string(notes[head:head+name]) == "GNU\x00" {
+			return notes[from : from+value]
+		}
+		notes = notes[min(from+(value+3)/4*4, uint64(len(notes))):]
+	}
+	return nil
+}
