@@ -14,6 +14,13 @@ import (
 // chain is a fusion of n elementwise operations.
 func chain(t testing.TB, n int) *core.Fusion {
 	p := &program{t, core.NewFusion()}
+	p.output(chainOf(p, n))
+	p.f.Freeze()
+	return p.f
+}
+
+// chainOf returns the last of n elementwise operations on one input.
+func chainOf(p *program, n int) core.ValID {
 	x := p.tensor(-1)
 	v := x
 	for i := range n {
@@ -26,9 +33,7 @@ func chain(t testing.TB, n int) *core.Fusion {
 			v = p.call("mul", v, 0.5)
 		}
 	}
-	p.output(v)
-	p.f.Freeze()
-	return p.f
+	return v
 }
 
 // mixed is a fusion of about n operations of many kinds.

@@ -445,11 +445,47 @@ func TestDeviceWritesToTheHost(t *testing.T) {
 
 // BenchmarkPlan measures what a new kernel costs beside the compiler.
 func BenchmarkPlan(b *testing.B) {
-	for b.Loop() {
-		c := newCase(b, func(p *program) { p.output(benchPrograms["gelu"](p)) }, []int64{64, 64})
-		e, err := executor.NewCache(1, h100s(1)).Executor(c.Fusion)
-		require.NoError(b, err)
-		_, err = e.Plan([]executor.Input{onDevice(0, 0x1000, []int64{4096, 4096}, []int64{4096, 1})})
-		require.NoError(b, err)
+	matrix := func(p *program) core.ValID {
+		v := p.tensorOf(dtype.BFloat16, -1, -1)
+		return p.call("cast", v, dtype.Float)
+	}
+	narrow := func(p *program, v core.ValID) { p.output(p.call("cast", v, dtype.BFloat16)) }
+	for _, c := range []struct {
+		name   string
+		define func(*program)
+	}{
+		{"relu", func(p *program) { narrow(p, p.call("relu", matrix(p))) }},
+		{"silu*mul", func(p *program) {
+			x, y := matrix(p), matrix(p)
+			narrow(p, p.call("mul", p.call("mul", x, p.call("sigmoid", x)), y))
+		}},
+		{"bias+gelu", func(p *program) {
+			x, bias := matrix(p), p.call("cast", p.tensorOf(dtype.BFloat16, -1), dtype.Float)
+			x = p.call("add", x, p.call("broadcast", bias, []bool{true, false}))
+			erf := p.call("add", p.call("erf", p.call("mul", x, math.Sqrt(0.5))), 1.0)
+			narrow(p, p.call("mul", p.call("mul", x, 0.5), erf))
+		}},
+		{"100", func(p *program) { p.output(chainOf(p, 100)) }},
+		{"1000", func(p *program) { p.output(chainOf(p, 1000)) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			p := &program{b, core.NewFusion()}
+			c.define(p)
+			p.f.Freeze()
+			var inputs []executor.Input
+			for i, v := range p.f.Inputs() {
+				sizes, strides := []int64{4096, 4096}, []int64{4096, 1}
+				rank := p.f.Rank(v)
+				x := onDevice(0, 0x10000000*uintptr(i+1), sizes[:rank], strides[2-rank:])
+				x.DType = p.f.Val(v).DType
+				inputs = append(inputs, x)
+			}
+			for b.Loop() {
+				e, err := executor.NewCache(1, h100s(1)).Executor(p.f)
+				require.NoError(b, err)
+				_, err = e.Plan(inputs)
+				require.NoError(b, err)
+			}
+		})
 	}
 }
