@@ -240,6 +240,16 @@ tv4.split(0, 5)
 transform_like(tv4, [tv0, tv2, tv3, tv1])
 inline_most()
 `},
+	// Whether tests can fail in unswitched loops is not asked where it has no value.
+	{"unswitched loop of nothing", `%0 = tensor i64 [2, 0] contiguity=[yes, yes]
+%1 = neg %0
+output %1
+`, [][]int64{{2, 0}}, `tv1.split(0, 2)
+tv1.split(1, 7)
+tv1.split(2, 2)
+tv1.merge(3, 4)
+tv1.parallelize(1, unswitch)
+`},
 }
 
 func TestRegressions(t *testing.T) {

@@ -97,9 +97,11 @@ type boundKey struct {
 	upper bool
 }
 
-// compare returns a condition of the bound, or false if there is none.
+// compare returns a condition of the bound, or false if there is none that has a
+// value before the loops: they may have no iteration where what an index is
+// divided by is 0.
 func (b *bounds) compare(id index, upper bool, is func(index) scalar.ID) scalar.ID {
-	if e := b.of(id, upper); e != scalar.None {
+	if e := b.of(id, upper); e != scalar.None && isTotal(b.l.t, e, map[scalar.ID]bool{}) {
 		return is(e)
 	}
 	return b.l.t.Bool(false)
