@@ -122,6 +122,8 @@ class Runner:
             result.status = "timed out"
         if result.status != "passed" and not result.failures:
             result.failures = [ending(output)]
+        if process.returncode < 0 and result.status == "failed":
+            result.failures.insert(0, f"ended by signal {-process.returncode}, {signal.strsignal(-process.returncode)}")
         print(line(result), flush=True)
         return result
 
