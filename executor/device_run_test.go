@@ -87,8 +87,9 @@ func (s *stage) run(plan *executor.Plan, inputs []executor.Input, outputs []unsa
 		values.Outputs = append(values.Outputs, address)
 	}
 	for _, w := range d.Workspaces {
-		memory := make([]uint64, (w.Bytes+15)/8)
-		values.Workspaces = append(values.Workspaces, s.add(unsafe.Pointer(unsafe.SliceData(memory)), w.Bytes, !w.Zeroed))
+		memory := fusionfuzz.NewMemory(dtype.Bool, []int64{w.Bytes}, []int64{1}, 0)
+		clear(memory.Bytes())
+		values.Workspaces = append(values.Workspaces, s.add(memory.Data(), w.Bytes, !w.Zeroed))
 	}
 	values.Seed, values.Offset = random.Seed, random.Offset
 	values.Scalars = make([]uint64, d.Scalars)
@@ -114,7 +115,10 @@ func (s *stage) simulate(k *kir.Kernel, l *fake.Launch) {
 		bytes := l.Arguments[at.Offset : at.Offset+at.Size]
 		switch a.Kind {
 		case kir.Pointer:
-			arguments[i].Memory = s.memory(uintptr(binary.LittleEndian.Uint64(bytes)), memories)
+			address := uintptr(binary.LittleEndian.Uint64(bytes))
+			align := uintptr(k.Buffers[a.Buffer].Align)
+			require.Zero(s.t, address%align, "%s is at %#x, and the kernel takes it to be at a multiple of %d", a.Name, address, align)
+			arguments[i].Memory = s.memory(address, memories)
 		case kir.ValueScalar:
 			arguments[i].Number = executor.Element(a.DType, bytes)
 		case kir.IndexScalar:
@@ -224,21 +228,11 @@ func TestDeviceAliases(t *testing.T) {
 // TestDeviceRandom has random fusions planned for a device by one of the first
 // candidates, tensors without dimensions there or not. DEVICE_PROGRAMS is how many, DEVICE_SEED says which.
 func TestDeviceRandom(t *testing.T) {
-	setting := func(name string, otherwise int) int {
-		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
-			return n
-		}
-		return otherwise
-	}
 	n := setting("DEVICE_PROGRAMS", 600)
 	r := rand.New(rand.NewPCG(uint64(setting("DEVICE_SEED", 5)), 6))
 	right := 0
 	for range n {
-		data := make([]byte, 20+r.IntN(80))
-		for i := range data {
-			data[i] = byte(r.Uint32())
-		}
-		c, stays := fusionfuzz.Decode(data), r.Uint32()
+		c, stays := randomCase(r), r.Uint32()
 		ok, _ := checkDevice(t, c, int(stays>>30), func(i int) bool { return stays>>(i%32)&1 == 1 })
 		if ok {
 			right++
@@ -246,6 +240,22 @@ func TestDeviceRandom(t *testing.T) {
 	}
 	t.Log(right)
 	require.Greater(t, right, n*5/6)
+}
+
+// setting is a number in the environment.
+func setting(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+func randomCase(r *rand.Rand) *fusionfuzz.Case {
+	data := make([]byte, 20+r.IntN(80))
+	for i := range data {
+		data[i] = byte(r.Uint32())
+	}
+	return fusionfuzz.Decode(data)
 }
 
 // TestDeviceByHand runs schedules as they are at first, which one thread computes,

@@ -27,6 +27,9 @@ func (e *Executor) planOnDevice(b *core.Binding, inputs []Input, o Options, devi
 	if err := checkWritten(e.f, inputs, outputs); err != nil {
 		return nil, err
 	}
+	if err := checkAligned(e.f, inputs); err != nil {
+		return nil, err
+	}
 	p := &Plan{Outputs: outputs, Device: &DeviceProgram{Device: device}, Work: math.MaxInt64, e: e, inputs: described(inputs)}
 	l := &launcher{p: p, properties: properties, options: o, aligned: alignments(inputs), values: make([]*located, len(outputs))}
 	kernels, err := l.compiled(b, inputs)
@@ -70,6 +73,22 @@ func checkWritten(f *core.Fusion, inputs []Input, outputs []OutputDescription) e
 	for _, o := range outputs {
 		if o.Alias >= 0 && inputs[o.Alias].Device.Type == CPU {
 			return core.InvalidArgumentf("execute(): input %d (%s) receives an output and is on cpu, but the run is not", o.Alias, f.Name(f.Inputs()[o.Alias]))
+		}
+	}
+	return nil
+}
+
+// checkAligned refuses tensors of the device whose elements lie where the device
+// cannot read them: at no multiple of their size.
+func checkAligned(f *core.Fusion, inputs []Input) error {
+	for i := range inputs {
+		x := &inputs[i]
+		if !x.Tensor || x.Device.Type == CPU || core.NumElements(x.Sizes) == 0 {
+			continue
+		}
+		if size := x.DType.Size(); uintptr(x.Data)%uintptr(size) != 0 {
+			return core.InvalidArgumentf("execute(): input %d (%s) is at address %#x; on a CUDA device elements of %v lie at multiples of %d bytes",
+				i, f.Name(f.Inputs()[i]), uintptr(x.Data), x.DType, size)
 		}
 	}
 	return nil

@@ -46,6 +46,22 @@ func TestDeviceKeys(t *testing.T) {
 	require.NotContains(t, seen, other)
 }
 
+// TestDeviceMisaligned: elements that the device cannot read are the user's mistake.
+func TestDeviceMisaligned(t *testing.T) {
+	e := deviceExecutor(t, h100s(1), reluText)
+	for _, address := range []uintptr{0x1001, 0x1002} {
+		_, err := e.Plan([]executor.Input{vector(address, 10)})
+		var mistake *core.InvalidArgument
+		require.ErrorAs(t, err, &mistake)
+		require.ErrorContains(t, err, "execute(): input 0 (tv0) is at address 0x100")
+		require.ErrorContains(t, err, "multiples of 4 bytes")
+	}
+	for _, x := range []executor.Input{vector(0x1004, 10), vector(0x1001, 0)} {
+		_, err := e.Plan([]executor.Input{x})
+		requireNoError(t, err)
+	}
+}
+
 // TestDeviceNumbers: one plan, with the number of each call among its words.
 func TestDeviceNumbers(t *testing.T) {
 	e := deviceExecutor(t, h100s(1), scaledText)

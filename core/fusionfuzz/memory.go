@@ -26,7 +26,8 @@ const (
 )
 
 // NewMemory returns memory for a tensor of which element 0 is at offset, as
-// large as its strides make it. Every byte is set to a pattern.
+// large as its strides make it, at a multiple of 64 bytes as devices allocate it.
+// Every byte is set to a pattern.
 func NewMemory(t dtype.Type, sizes, strides []int64, offset int64) *Memory {
 	m := &Memory{DType: t, Sizes: sizes, Strides: strides, offset: offset}
 	elements := offset
@@ -36,7 +37,12 @@ func NewMemory(t dtype.Type, sizes, strides []int64, offset int64) *Memory {
 			elements += (n - 1) * strides[d]
 		}
 	}
-	m.bytes = bytes.Repeat([]byte{unset}, int(elements)*t.Size()+2*margin)
+	n := int(elements)*t.Size() + 2*margin
+	memory := bytes.Repeat([]byte{unset}, n+margin)
+	for uintptr(unsafe.Pointer(&memory[0]))%margin != 0 {
+		memory = memory[1:]
+	}
+	m.bytes = memory[:n:n]
 	return m
 }
 
@@ -211,7 +217,20 @@ func mayOverflow(f *core.Fusion, e *core.Expr) bool {
 		}
 		n *= max(size, 1)
 	}
+	if n > 1 && hasUnsigned(f) {
+		return true // small negative numbers are near 2^64 there
+	}
 	return n > 100
+}
+
+// hasUnsigned reports whether a tensor of f is of an unsigned type.
+func hasUnsigned(f *core.Fusion) bool {
+	for v := range f.NumVals() {
+		if x := f.Val(core.ValID(v)); x.Tensor && x.DType.Class() == dtype.ClassUInt {
+			return true
+		}
+	}
+	return false
 }
 
 // Check compares the outputs of a run with those of the evaluator, and returns
