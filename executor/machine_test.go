@@ -273,6 +273,19 @@ func TestDeviceLimits(t *testing.T) {
 	require.Empty(t, driver.Compiles())
 }
 
+// TestDeviceGrid: more blocks than a grid has.
+func TestDeviceGrid(t *testing.T) {
+	driver := h100s(1)
+	e := deviceExecutor(t, driver, `%0 = tensor f32 [-1] contiguity=[yes]
+%1 = neg %0
+output %1
+`)
+	_, err := e.Plan([]executor.Input{vector(0x1000, 1<<45)})
+	require.ErrorAs(t, err, new(*core.Unsupported))
+	require.ErrorContains(t, err, "gridDim.x is 34359738368, and the device has at most 2147483647")
+	require.Empty(t, driver.Compiles())
+}
+
 // TestDeviceRandomInMemory: another kernel, with addresses at the same places.
 func TestDeviceRandomInMemory(t *testing.T) {
 	driver := h100s(1)
