@@ -242,6 +242,19 @@ func TestDeviceRandom(t *testing.T) {
 	require.Greater(t, right, n*5/6)
 }
 
+// TestDeviceZeroedWorkspace: blocks that share a reduction count themselves in
+// memory that its caller sets to zero.
+func TestDeviceZeroedWorkspace(t *testing.T) {
+	s := newStage(t)
+	c := newCase(t, func(p *program) { p.output(p.call("sum", p.tensor(-1))) }, []int64{1 << 17})
+	e := s.executor(c.Fusion)
+	ok, err := s.check(e, c, 0, never)
+	require.True(t, ok, "%v", err)
+	plan, err := e.Plan([]executor.Input{vector(0x1000, 1<<17)})
+	requireNoError(t, err)
+	require.True(t, slices.ContainsFunc(plan.Device.Workspaces, func(w executor.Workspace) bool { return w.Zeroed }), "%v", plan.Device)
+}
+
 // setting is a number in the environment.
 func setting(name string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
