@@ -72,7 +72,9 @@ static int is_current(const nvfi_plan *plan) {
 static void refuse_memory(const nvfi_plan *plan, int32_t number) {
   const nvf_plan_description *d = &plan->description;
   if (torch.out_of_memory && PyErr_ExceptionMatches(torch.out_of_memory)) return;
-  if (!PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_MemoryError)) return;
+  if (!PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_MemoryError) &&
+      !PyErr_ExceptionMatches(PyExc_AssertionError)) /* raised by a torch without CUDA */
+    return;
   PyObject *type, *cause, *traceback;
   PyErr_Fetch(&type, &cause, &traceback);
   PyErr_NormalizeException(&type, &cause, &traceback);

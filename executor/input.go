@@ -91,11 +91,11 @@ func described(inputs []Input) []Input {
 	return out
 }
 
-// checkTypes refuses the types that a CPU does not hold. Operations make none.
+// checkTypes refuses the types that nothing computes with yet. Operations make none.
 func checkTypes(f *core.Fusion) error {
 	for i, v := range f.Inputs() {
 		if t := f.Val(v).DType; t == dtype.Float4E2M1FN || t == dtype.Float4E2M1FNx2 {
-			return &core.Unsupported{What: "execute(): four-bit floats are not supported on a CPU", Refusals: []core.Refusal{{By: "executor", Rule: "dtype",
+			return &core.Unsupported{What: "execute(): four-bit floats are not supported", Refusals: []core.Refusal{{By: "executor", Rule: "dtype",
 				Tensor: f.Name(v), Sentence: fmt.Sprintf("input %d (%s) is %v", i, f.Name(v), t)}}}
 		}
 	}

@@ -99,7 +99,7 @@ func TestFourBitFloats(t *testing.T) {
 	in := floats([]int64{4}, []int64{1})
 	in.DType = dtype.Float4E2M1FNx2
 	_, err := executorOf(t, p.f).Plan([]executor.Input{in})
-	require.EqualError(t, err, "execute(): four-bit floats are not supported on a CPU\n  executor: input 0 (tv0) is Float4_e2m1fn_x2")
+	require.EqualError(t, err, "execute(): four-bit floats are not supported\n  executor: input 0 (tv0) is Float4_e2m1fn_x2")
 }
 
 func TestAliasOfOverlappingElements(t *testing.T) {

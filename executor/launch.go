@@ -24,7 +24,7 @@ func (e *Executor) planOnDevice(b *core.Binding, inputs []Input, o Options, devi
 	if err != nil {
 		return nil, err
 	}
-	if err := checkWritten(e.f, inputs, outputs); err != nil {
+	if err := checkWritten(e.f, inputs, outputs, Device{CUDA, device}); err != nil {
 		return nil, err
 	}
 	if err := checkAligned(e.f, inputs); err != nil {
@@ -68,11 +68,11 @@ func (l *launcher) finish(kernels []*compiled) {
 	})
 }
 
-// checkWritten refuses outputs that are written to memory of the host.
-func checkWritten(f *core.Fusion, inputs []Input, outputs []OutputDescription) error {
+// checkWritten refuses outputs of a run on a device that are written to memory of the host.
+func checkWritten(f *core.Fusion, inputs []Input, outputs []OutputDescription, place Device) error {
 	for _, o := range outputs {
 		if o.Alias >= 0 && inputs[o.Alias].Device.Type == CPU {
-			return core.InvalidArgumentf("execute(): input %d (%s) receives an output and is on cpu, but the run is not", o.Alias, f.Name(f.Inputs()[o.Alias]))
+			return core.InvalidArgumentf("execute(): input %d (%s) receives an output and is on cpu, but the run is on %v", o.Alias, f.Name(f.Inputs()[o.Alias]), place)
 		}
 	}
 	return nil

@@ -30,7 +30,8 @@ A program may say itself how a fusion is computed, instead of execute(), which a
 The first call completes the fusion and gives it a schedule, in which each tensor is computed by serial loops over its own axes. From then
 on get_loop_domain() and axis() are those of the schedule. A call that fails changes nothing; its error names the tensor, the axis and the
 rule. What only the whole schedule shows, such as a value that another thread needs and finds in no shared memory, manual_execute() says.
-It runs CPU tensors in a simulator, as a device of compute capability 9.0 would run them.
+It compiles and launches the kernel for CUDA tensors, and runs CPU tensors in a simulator, as a device of compute capability 9.0 would run
+them.
 
 fd.sched.text() shows the schedule, fd.fusion.print_kernel() its kernel, and fd.sched.script() the calls so far as text, which
 fd.sched.run_script() reads: one call a line, with tensors by their names and members of enumerations by theirs, as in

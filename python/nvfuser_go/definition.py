@@ -234,6 +234,8 @@ class FusionDefinition(_C.Definition):
             self._use(self.fec._executor)
         return outputs
 
+    _execute.__qualname__ = "FusionDefinition.execute"  # which errors about its arguments name
+
     def _make_cache(self) -> None:
         """Sets `fec`."""
         if hasattr(self, "ke"):

@@ -91,24 +91,26 @@ def _user_level() -> int:
     return level
 
 
-def parse(variable: str, text: str) -> dict[str, tuple[str, ...]]:
+def parse(variable: str, text: str, given_as: str | None = None) -> dict[str, tuple[str, ...]]:
     """The names in the list `text`, each with its arguments.
 
-    `variable` is one of the keys of LEGAL. Raises InvalidArgument for a name that is not legal there and for text that
-    is no list. Warns, once in a process, of a name without effect.
+    `variable` is one of the keys of LEGAL; `given_as` is what messages call it, if that is another name. Raises
+    InvalidArgument for a name that is not legal there and for text that is no list. Warns, once in a process, of a name
+    without effect.
     """
+    called = given_as or variable
     found: dict[str, tuple[str, ...]] = {}
     at = 0
     while at < len(text.rstrip()):
         item = _ITEM.match(text, at)
         if item is None:
             raise InvalidArgument(
-                f"{variable}: cannot read {text[at:]!r}: it is a comma list of names, each with or without (arguments)"
+                f"{called}: cannot read {text[at:]!r}: it is a comma list of names, each with or without (arguments)"
             )
         name = item[1]
         if name not in LEGAL[variable]:
             raise InvalidArgument(
-                f"{variable}: there is no option {name!r}; the options are {', '.join(LEGAL[variable])}"
+                f"{called}: there is no option {name!r}; the options are {', '.join(LEGAL[variable])}"
             )
         found[name] = tuple(a.strip() for a in item[2].split(",") if a.strip()) if item[2] else ()
         if name not in EFFECTIVE[variable] and (variable, name) not in _warned:
@@ -155,7 +157,7 @@ def for_call(enable: list[str], disable: list[str]) -> Options:
     base = environment()
     on, off = dict(base.enable), dict(base.disable)
     for text in enable:
-        on |= parse("NVFUSER_ENABLE", text)
+        on |= parse("NVFUSER_ENABLE", text, "execute(): _enable_options")
     for text in disable:
-        off |= parse("NVFUSER_DISABLE", text)
+        off |= parse("NVFUSER_DISABLE", text, "execute(): _disable_options")
     return Options(base.dump, on, off, base.prof)

@@ -30,11 +30,14 @@ def draw(device: int, draws: int) -> tuple[int, int] | torch.Tensor:
     """Seed and offset of a run on a CUDA device, or for -1 on the CPU; the generator moves on by `draws`.
 
     While a CUDA graph is captured: a tensor on the device that will hold both. Raises FusionError if torch does not
-    tell the state.
+    start CUDA, or does not tell the state.
     """
     if device < 0:
         return int(torch.randint(2**63 - 1, (), dtype=torch.int64, device="cpu")), 0
-    torch.cuda.init()
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as failure:  # AssertionError: a torch without CUDA
+        raise FusionError(f"execute(): torch cannot start CUDA to draw random numbers: {failure}") from failure
     with torch.cuda.device(device):
         if torch.cuda.is_current_stream_capturing():
             return torch.randint(-(2**62), 2**62, (2,), dtype=torch.int64, device="cuda")

@@ -19,6 +19,7 @@ from nvfuser_go import (
     define_tensor,
     ops,
     python_scalar_to_nvfuser_dtype,
+    random,
     torch_dtype_to_nvfuser_dtype,
 )
 
@@ -342,6 +343,29 @@ def test_sizes_that_show_at_run_time_name_the_line():
         fd.execute([torch.ones(2), torch.ones(3)])
     assert re.search(r"test_errors\.py:\d+", str(failure.value))
     check(failure)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [((), {}), (([torch.ones(1)], 0), {}), (([torch.ones(1)],), {"divice": 0})],
+    ids=["none", "too many", "unknown"],
+)
+def test_arguments_of_execute(args, kwargs):
+    with FusionDefinition() as fd:
+        fd.add_output(fd.ops.add(fd.define_tensor([1]), 1.0))
+    with pytest.raises(TypeError, match=r"^FusionDefinition\.execute\(\) "):
+        fd.execute(*args, **kwargs)
+
+
+def test_a_torch_that_does_not_start_cuda(monkeypatch):
+    def fail() -> None:
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    monkeypatch.setattr(torch.cuda, "init", fail)
+    text = r"^execute\(\): torch cannot start CUDA to draw random numbers: Torch not compiled with CUDA enabled$"
+    with pytest.raises(FusionError, match=text) as failure:
+        random.draw(0, 4)
+    assert isinstance(failure.value.__cause__, AssertionError)
 
 
 def test_outputs_without_memory():

@@ -30,6 +30,29 @@ def run_python(script: str, **environment: str) -> str:
 # ---- Execution ----
 
 
+@pytest.mark.parametrize("kind", ["RuntimeError", "AssertionError", "MemoryError"])
+def test_what_torch_raises_instead_of_memory(kind):
+    program = f"""
+        import torch
+
+        def fail(*args, **kwargs):
+            raise {kind}("Torch not compiled with CUDA enabled\\nmore")
+
+        torch.empty_strided = fail
+        from nvfuser_go import FusionDefinition, FusionError
+
+        with FusionDefinition() as fd:
+            fd.add_output(fd.ops.add(fd.define_tensor([2]), 1.0))
+        try:
+            fd.execute([torch.ones(2)])
+        except FusionError as failure:
+            print(failure, type(failure.__cause__).__name__)
+    """
+    assert run_python(program) == (
+        f"execute(): output 0 of shape [2] needs 8 bytes: Torch not compiled with CUDA enabled {kind}\n"
+    )
+
+
 def test_inputs_of_all_kinds():
     fusion = _C.Fusion()
     x = matrix(fusion)

@@ -42,9 +42,9 @@ def test_options_of_a_call():
     with pytest.warns(UserWarning, match="NVFUSER_ENABLE=kernel_db has no effect") as warned:
         fd.execute([x], _enable_options=["kernel_db"])
     assert [w.filename for w in warned] == [__file__]
-    with pytest.raises(InvalidArgument, match="there is no option 'nosuch'"):
+    with pytest.raises(InvalidArgument, match=r"^execute\(\): _enable_options: there is no option 'nosuch'"):
         fd.execute([x], _enable_options=["nosuch"])
-    with pytest.raises(InvalidArgument, match="there is no option 'verify'"):
+    with pytest.raises(InvalidArgument, match=r"^execute\(\): _disable_options: there is no option 'verify'"):
         fd.execute([x], _disable_options=["verify"])
 
 
