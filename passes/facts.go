@@ -1,0 +1,282 @@
+package passes
+
+import (
+	"slices"
+
+	"nvfuser_go/core"
+)
+
+// A View is an output that has the elements of another tensor, in an order that
+// strides can say: it needs no kernel.
+type View struct {
+	Output int        // its position
+	Base   core.ValID // an input, or another output
+	// Reshapes tells of a reshape on the way: whether strides can say it depends
+	// on those of the base.
+	Reshapes bool
+}
+
+// Views returns the outputs of f that can be views, in order: those made by
+// broadcasts, expands, squeezes, permutations, slices and reshapes alone of an
+// input or of another output. A copy that the definition asks for (set,
+// segment_set, stride_order) is none, and nothing is a view of an input that is
+// written, or written to one. An output that is an input is not listed, nor the
+// second of two that are one tensor: they are no views of it.
+func Views(f *core.Fusion) []View {
+	written, isOutput := map[core.ValID]bool{}, map[core.ValID]bool{}
+	for _, o := range f.Outputs() {
+		if o.Alias != core.NoVal {
+			written[o.Alias] = true
+		} else {
+			isOutput[o.Val] = true
+		}
+	}
+	for _, o := range f.Outputs() {
+		if o.Alias != core.NoVal {
+			isOutput[o.Val] = false // it may be in memory that is not its own
+		}
+	}
+	type root struct {
+		base     core.ValID
+		reshapes bool
+	}
+	roots := map[core.ValID]root{}
+	for _, id := range f.Order() {
+		e := f.Expr(id)
+		if !sharesMemory(e.Op) {
+			continue
+		}
+		v := e.Args[0].Tensor
+		from, ok := roots[v]
+		if !ok || isOutput[v] {
+			if f.Val(v).Input && !written[v] || isOutput[v] && !f.Val(v).Input {
+				from, ok = root{base: v}, true
+			} else {
+				ok = false
+			}
+		}
+		if ok {
+			from.reshapes = from.reshapes || e.Op == core.ReshapeOp
+			roots[e.Out[0]] = from
+		}
+	}
+	var views []View
+	seen := map[core.ValID]bool{}
+	for i, o := range f.Outputs() {
+		if from, ok := roots[o.Val]; ok && isOutput[o.Val] && !seen[o.Val] {
+			views = append(views, View{i, from.base, from.reshapes})
+		}
+		seen[o.Val] = true
+	}
+	return views
+}
+
+// sharesMemory reports whether strides may say what op does.
+func sharesMemory(op *core.OpInfo) bool {
+	switch op {
+	case core.BroadcastOp, core.ExpandOp, core.SqueezeOp, core.PermuteOp, core.SliceOp, core.ReshapeOp:
+		return true
+	}
+	return false
+}
+
+// MemoryOrders returns in which order the dimensions of tensors should lie in
+// memory, outermost first; a tensor that is missing is row-major. f is the
+// fusion as it was defined.
+//
+// An output has the order that its definition says (stride_order), that of its
+// leading operand if it is elementwise, the first that has an element for each
+// of the result, and else is row-major: callers see it. A tensor that no caller
+// sees also keeps the order of what it is a permutation, squeeze, slice or pad
+// of, so that what is read in order is written in order.
+func MemoryOrders(f *core.Fusion) map[core.ValID][]int {
+	seen, kept := map[core.ValID][]int{}, map[core.ValID][]int{}
+	isOutput := map[core.ValID]bool{}
+	for _, o := range f.Outputs() {
+		isOutput[o.Val] = true
+	}
+	note := func(orders map[core.ValID][]int, v core.ValID, order []int) {
+		if order != nil && !slices.IsSorted(order) {
+			orders[v] = order
+		}
+	}
+	for _, v := range f.Inputs() {
+		if f.Val(v).Tensor {
+			note(seen, v, declaredOrder(f, v))
+			note(kept, v, declaredOrder(f, v))
+		}
+	}
+	for _, id := range f.Order() {
+		e := f.Expr(id)
+		for _, v := range e.Out {
+			visible, own := declaredOrder(f, v), declaredOrder(f, v)
+			if u := leading(f, e); visible == nil && e.Op.Class == core.Elementwise && u != core.NoVal {
+				visible, own = seen[u], kept[u]
+			} else if visible == nil {
+				own = carried(f, e, kept)
+			}
+			note(seen, v, visible)
+			if isOutput[v] {
+				own = visible
+			}
+			note(kept, v, own)
+		}
+	}
+	return kept
+}
+
+// declaredOrder returns the order that the allocation domain of v fixes, or nil.
+func declaredOrder(f *core.Fusion, v core.ValID) []int {
+	alloc := f.Val(v).Domain.Alloc
+	if alloc == nil {
+		return nil
+	}
+	var order []int
+	axes := f.Axes(v)
+	for _, a := range alloc {
+		if d := slices.Index(axes, a); d >= 0 {
+			order = append(order, d)
+		}
+	}
+	return order
+}
+
+// leading returns the first tensor operand of e that has an element for each of
+// the result, or NoVal.
+func leading(f *core.Fusion, e *core.Expr) core.ValID {
+	for _, a := range e.Args {
+		if a.Kind == core.TensorArg && e.Op.Class == core.Elementwise && isWhole(f, a.Tensor, e.Out[0]) {
+			return a.Tensor
+		}
+	}
+	return core.NoVal
+}
+
+// isWhole reports whether operand u has an element for each of v.
+func isWhole(f *core.Fusion, u, v core.ValID) bool {
+	result := f.Axes(v)
+	for d, a := range f.Axes(u) {
+		if f.Axis(a).Kind == core.Broadcast && f.Axis(result[d]).Kind != core.Broadcast {
+			return false
+		}
+	}
+	return true
+}
+
+// carried returns the order of the operand of a view for its result, or nil.
+func carried(f *core.Fusion, e *core.Expr, orders map[core.ValID][]int) []int {
+	var from []int64 // by dimension of the result
+	switch e.Op {
+	case core.PermuteOp:
+		from = e.Args[1].Ints
+	case core.SqueezeOp:
+		from = except(f.Rank(e.Args[0].Tensor), e.Args[1].Ints)
+	case core.SliceOp, core.PadOp:
+		from = except(f.Rank(e.Args[0].Tensor), nil)
+	default:
+		return nil
+	}
+	order := orders[e.Args[0].Tensor]
+	if order == nil {
+		for d := range f.Rank(e.Args[0].Tensor) {
+			order = append(order, d)
+		}
+	}
+	own := []int{}
+	for _, d := range order {
+		if k := slices.Index(from, int64(d)); k >= 0 {
+			own = append(own, k)
+		}
+	}
+	return own
+}
+
+// A Write is an input that an output is written to.
+type Write struct {
+	Output int
+	Input  core.ValID
+
+	// Readers are the expressions that read the input, or a view of it: each
+	// needs what is there before. A segment that writes comes after all
+	// segments that have a reader, but may have readers itself.
+	Readers []core.ExprID
+	// Elsewhere are those readers that may read another element than the one
+	// that is computed from it, so that one kernel cannot read and write without
+	// all threads having read first: they belong to an earlier segment.
+	Elsewhere []core.ExprID
+	// Returned are outputs that have the old elements: copies, made before.
+	Returned []int
+}
+
+// Writes returns the inputs of f that are written, by output.
+func Writes(f *core.Fusion) []Write {
+	var writes []Write
+	readers := map[core.ValID][]core.ExprID{} // of what is, or is a view of, an input that is written
+	base := map[core.ValID]core.ValID{}
+	for i, o := range f.Outputs() {
+		if o.Alias != core.NoVal {
+			writes = append(writes, Write{Output: i, Input: o.Alias})
+			base[o.Alias] = o.Alias
+		}
+	}
+	if len(writes) == 0 {
+		return nil
+	}
+	for _, id := range f.Order() {
+		e := f.Expr(id)
+		for _, v := range f.TensorArgs(e) {
+			in, ok := base[v]
+			if !ok {
+				continue
+			}
+			if n := len(readers[in]); n == 0 || readers[in][n-1] != id {
+				readers[in] = append(readers[in], id)
+			}
+			if sharesMemory(e.Op) {
+				base[e.Out[0]] = in
+			}
+		}
+	}
+	for i := range writes {
+		w := &writes[i]
+		w.Readers = readers[w.Input]
+		inPlace := pointwise(f, f.Outputs()[w.Output].Val)
+		for _, id := range w.Readers {
+			if e := f.Expr(id); !inPlace[id] || !readsWhole(f, e, w.Input) {
+				w.Elsewhere = append(w.Elsewhere, id)
+			}
+		}
+		for k, o := range f.Outputs() {
+			if in, ok := base[o.Val]; ok && in == w.Input && k != w.Output {
+				w.Returned = append(w.Returned, k)
+			}
+		}
+	}
+	return writes
+}
+
+// readsWhole reports whether all that e reads of in is at the place of its result.
+func readsWhole(f *core.Fusion, e *core.Expr, in core.ValID) bool {
+	return !slices.ContainsFunc(f.TensorArgs(e), func(v core.ValID) bool { return v == in && !isWhole(f, v, e.Out[0]) })
+}
+
+// pointwise returns the expressions from which v is computed element by element.
+func pointwise(f *core.Fusion, v core.ValID) map[core.ExprID]bool {
+	found := map[core.ExprID]bool{}
+	stack := []core.ValID{v}
+	for len(stack) > 0 {
+		v := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		id := f.Val(v).Def
+		if id == core.NoExpr || found[id] || f.Expr(id).Op.Class != core.Elementwise || f.Expr(id).Op == core.SegmentSetOp {
+			continue
+		}
+		found[id] = true
+		for _, u := range f.TensorArgs(f.Expr(id)) {
+			if isWhole(f, u, v) {
+				stack = append(stack, u)
+			}
+		}
+	}
+	return found
+}
