@@ -151,6 +151,12 @@ func nvfi_make(h C.nvf_executor, inputs C.const_inputs, n, device, random C.int3
 // that one released twice is stale.
 type lease struct{ *prepared }
 
+// leased returns the plan of h with a reference more: another thread may release h
+// while it runs.
+func leased(h C.nvf_plan) (*lease, error) {
+	return getAnd(handle(h), "a plan", func(l *lease) { l.hold() })
+}
+
 //export nvf_prepare
 func nvf_prepare(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, out *C.nvf_plan, description *C.const_description, e *C.nvf_error) C.int {
 	return found(h, inputs, n, device, 0, e, (*execution).prepare, func(p *prepared) {
@@ -166,6 +172,13 @@ func nvf_plan_release(h C.nvf_plan) {
 	}
 }
 
+// What addresses on a device that C programs give are multiples of, in bytes:
+// kernels write vectors there.
+const (
+	outputAlignment    = 16
+	workspaceAlignment = 256
+)
+
 // on runs body on a plan that a C program holds and inputs of its kind.
 func (l *lease) on(inputs C.const_inputs, n C.int32_t, outputs C.const_memories, numOutputs C.int32_t, body func([]executor.Input) error) error {
 	if int(n) != l.inputs || int(numOutputs) != len(l.own) {
@@ -175,6 +188,9 @@ func (l *lease) on(inputs C.const_inputs, n C.int32_t, outputs C.const_memories,
 		o := &l.Outputs[l.own[i]]
 		if memory == nil && o.SameAs < 0 && core.NumElements(o.Sizes) > 0 {
 			return core.InvalidArgumentf("output %d has no memory", i)
+		}
+		if l.Device != nil && uintptr(memory)%outputAlignment != 0 {
+			return core.InvalidArgumentf("output %d is at %#x, which is no multiple of %d", i, uintptr(memory), outputAlignment)
 		}
 	}
 	given, err := readInputs(inputs, n)
@@ -190,10 +206,11 @@ func (l *lease) on(inputs C.const_inputs, n C.int32_t, outputs C.const_memories,
 
 //export nvf_run
 func nvf_run(h C.nvf_plan, inputs C.const_inputs, n C.int32_t, outputs C.const_memories, numOutputs C.int32_t, seed C.uint64_t, e *C.nvf_error) C.int {
-	l, err := get[lease](handle(h), "a plan")
+	l, err := leased(h)
 	if err != nil {
 		return report(e, err)
 	}
+	defer l.release()
 	return guard(e, named("run"), func() error {
 		if l.Device != nil {
 			return core.InvalidArgumentf("nvf_run(): the plan is for %v: call nvf_launch", executor.Device{Type: executor.CUDA, Index: l.Device.Device})
@@ -207,10 +224,11 @@ func nvf_run(h C.nvf_plan, inputs C.const_inputs, n C.int32_t, outputs C.const_m
 //export nvf_launch
 func nvf_launch(h C.nvf_plan, inputs C.const_inputs, n C.int32_t, outputs C.const_memories, numOutputs C.int32_t, workspaces C.const_memories, numWorkspaces C.int32_t,
 	seed, offset C.uint64_t, stream unsafe.Pointer, e *C.nvf_error) C.int {
-	l, err := get[lease](handle(h), "a plan")
+	l, err := leased(h)
 	if err != nil {
 		return report(e, err)
 	}
+	defer l.release()
 	return guard(e, named("launch"), func() error {
 		switch {
 		case l.Device == nil:
@@ -219,8 +237,11 @@ func nvf_launch(h C.nvf_plan, inputs C.const_inputs, n C.int32_t, outputs C.cons
 			return core.InvalidArgumentf("the plan has %d workspaces, got %d", len(l.Device.Workspaces), int(numWorkspaces))
 		}
 		for i, memory := range unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(workspaces)), int(numWorkspaces)) {
-			if memory == nil && l.Device.Workspaces[i].Bytes > 0 {
+			switch {
+			case memory == nil && l.Device.Workspaces[i].Bytes > 0:
 				return core.InvalidArgumentf("workspace %d has no memory", i)
+			case uintptr(memory)%workspaceAlignment != 0:
+				return core.InvalidArgumentf("workspace %d is at %#x, which is no multiple of %d", i, uintptr(memory), workspaceAlignment)
 			}
 		}
 		return l.on(inputs, n, outputs, numOutputs, func(given []executor.Input) error {

@@ -58,10 +58,16 @@ func take[T any](h handle) *T {
 
 // get returns the object of h.
 func get[T any](h handle, what string) (*T, error) {
+	return getAnd(h, what, func(*T) {})
+}
+
+// getAnd is get, with what has to be done before another thread can release h.
+func getAnd[T any](h handle, what string, before func(*T)) (*T, error) {
 	handles.mu.RLock()
 	defer handles.mu.RUnlock()
 	if s := handles.slot(h); s != nil {
 		if object, ok := s.object.(*T); ok {
+			before(object)
 			return object, nil
 		}
 	}

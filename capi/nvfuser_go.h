@@ -349,13 +349,14 @@ NVF_API int nvf_run(nvf_plan plan, const nvf_input *inputs, int32_t num_inputs, 
 /* Launches a plan for a CUDA device on a stream of it, a CUstream or cudaStream_t;
  * NULL is the default one. It does not wait: all memory must stay until the stream
  * has come so far. inputs and outputs are as for nvf_run, at addresses of the
- * device that are aligned at least as those that the plan was prepared for.
- * workspaces are the memories that the description asks for, aligned to 256 bytes.
+ * device: of inputs with the alignment, up to 16 bytes, of those that the plan was
+ * prepared for, of outputs at multiples of 16 bytes. workspaces are the memories
+ * that the description asks for, at multiples of 256 bytes.
  * seed and offset are the state of the random generator. */
 NVF_API int nvf_launch(nvf_plan plan, const nvf_input *inputs, int32_t num_inputs, void *const *outputs, int32_t num_outputs,
                        void *const *workspaces, int32_t num_workspaces, uint64_t seed, uint64_t offset, void *stream, nvf_error *error);
 
-/* Forgets a plan. A stale handle is ignored. */
+/* Forgets a plan. A stale handle is ignored, and runs of other threads end well. */
 NVF_API void nvf_plan_release(nvf_plan plan);
 
 #ifdef __cplusplus

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "nvfuser_go.h"
 
@@ -136,6 +137,10 @@ static void test_launch(void) {
   REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, &output, 1, 0, 0, NULL, &error), NVF_INVALID_ARGUMENT, "0 workspaces");
   void *nothing = NULL;
   REFUSED(nvf_launch(plan, &x.input, 1, &nothing, 1, NULL, 0, 0, 0, NULL, &error), NVF_INVALID_ARGUMENT, "output 0 has no memory");
+  void *narrow = (void *)0x700000020008;
+  REFUSED(nvf_launch(plan, &x.input, 1, &narrow, 1, NULL, 0, 0, 0, NULL, &error), NVF_INVALID_ARGUMENT, "no multiple of 16");
+  x.input.data = (void *)0x700000030002;
+  REFUSED(nvf_prepare(executor, &x.input, 1, NVF_ANY_DEVICE, &again, &d, &error), NVF_INVALID_ARGUMENT, "multiples of 4 bytes");
   x.input.data = (void *)0x700000030004;
   REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, NULL, 0, 0, 0, NULL, &error), NVF_INVALID_ARGUMENT, "aligned");
   x.input.data = (void *)0x700000030000;
@@ -243,6 +248,8 @@ static void test_workspaces(void) {
   REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, workspaces, d->num_workspaces, 0, 0, NULL, &error), NVF_FAILED, "could not be set to zero");
   EXPECT(!strstr(recorded(), "cuLaunchKernelEx"));
   fail(NULL, 0);
+  workspaces[0] = (void *)0x700020000080;
+  REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, workspaces, d->num_workspaces, 0, 0, NULL, &error), NVF_INVALID_ARGUMENT, "no multiple of 256");
   workspaces[0] = NULL;
   REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, workspaces, d->num_workspaces, 0, 0, NULL, &error), NVF_INVALID_ARGUMENT, "workspace 0 has no memory");
   REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, NULL, 0, 0, 0, NULL, &error), NVF_INVALID_ARGUMENT, "workspace");
@@ -304,6 +311,43 @@ static void test_threads(void) {
   nvf_executor_destroy(shared);
 }
 
+/* A plan that one thread releases while others launch it. The executor is gone, so
+ * that nothing else holds it. */
+static _Atomic nvf_plan released;
+static Matrix of_released;
+
+static void *launch_until_gone(void *argument) {
+  (void)argument;
+  void *output = (void *)0x700000020000;
+  for (;;) {
+    nvf_error error = {0};
+    int status = nvf_launch(released, &of_released.input, 1, &output, 1, NULL, 0, 0, 0, NULL, &error);
+    EXPECT(status == NVF_OK || (status == NVF_FAILED && strstr(error.text, "not the handle of a plan")));
+    nvf_error_clear(&error);
+    if (status != NVF_OK) return NULL;
+  }
+}
+
+static void test_release(void) {
+  enum { THREADS = 4, PLANS = 200 };
+  matrix(&of_released, 64, 48, 0x700000010000);
+  for (int k = 0; k < PLANS; k++) {
+    nvf_executor executor = executor_of_relu();
+    pthread_t threads[THREADS];
+    nvf_plan plan = 0;
+    const nvf_plan_description *d = NULL;
+    SUCCEEDS(nvf_prepare(executor, &of_released.input, 1, NVF_ANY_DEVICE, &plan, &d, &error));
+    nvf_executor_destroy(executor);
+    released = plan;
+    for (int i = 0; i < THREADS; i++)
+      if (pthread_create(&threads[i], NULL, launch_until_gone, NULL)) abort();
+    struct timespec little = {0, 1000 * (k % 100)};
+    nanosleep(&little, NULL);
+    nvf_plan_release(plan);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  }
+}
+
 int main(void) {
   if (!getenv("CUDADRV_RECORD")) {
     fprintf(stderr, "launch.c: run by make test-c, which sets the driver\n");
@@ -317,6 +361,7 @@ int main(void) {
   test_workspaces();
   test_random_in_place();
   test_threads();
+  test_release();
   printf(failures ? "launch: %d failures\n" : "launch: ok\n", (int)failures);
   return failures != 0;
 }
