@@ -63,7 +63,8 @@ test-go: build
 test-race: build
 	$(if $(RACE),$(CGO) go test -race $(RACE))
 
-# The libcuda is a fake one, which writes down what it is asked for.
+# The libcuda is a fake one, which writes down what it is asked for. MALLOC_PERTURB_
+# makes glibc overwrite what is freed, so that a use after that shows.
 test-c: build
 	mkdir -p build/c
 	flags=$$($(PY) -c 'import setup; print(setup.cgo_cflags())') && eval $(CC) $$flags -shared -fPIC -fvisibility=default cudadrv/real/testdata/libcuda.c -o build/c/libcuda.so
@@ -72,7 +73,7 @@ test-c: build
 		program=build/c/$$(basename $$source .c); \
 		$(CC) -std=c11 -O1 -g -Wall -Wextra -Werror -Icapi $$source -o $$program \
 			-Lpython/nvfuser_go -l:_C.abi3.so -Wl,-rpath,'$$ORIGIN/../../python/nvfuser_go' -pthread -lm; \
-		echo $$program; case $$program in *launch) $(FAKE_CUDA) timeout 300 $$program;; *) timeout 300 $$program;; esac; done
+		echo $$program; case $$program in *launch) $(FAKE_CUDA) MALLOC_PERTURB_=85 timeout 300 $$program;; *) timeout 300 $$program;; esac; done
 
 test-examples: build
 	@set -e; for example in $(wildcard examples/*.py); do echo $$example; $(PY) $$example >/dev/null; done
