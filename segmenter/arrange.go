@@ -1,0 +1,204 @@
+package segmenter
+
+import (
+	"container/heap"
+	"slices"
+
+	"nvfuser_go/core"
+)
+
+// maxSearch bounds the segments that are looked at to find that one may write in place.
+const maxSearch = 1024
+
+// An arrangement is parts and the order between them.
+type arrangement struct {
+	*cutter
+	parts   []verified
+	of      []int32   // by node: its part
+	next    [][]int32 // by part: those that run after it
+	inPlace map[core.ValID]core.ValID
+}
+
+// arrange puts parts in an order to run and makes segments of them.
+func (c *cutter) arrange(parts []verified) error {
+	a := &arrangement{cutter: c, parts: parts, of: make([]int32, len(c.g.nodes)), next: make([][]int32, len(parts)), inPlace: map[core.ValID]core.ValID{}}
+	for i := range parts {
+		for _, n := range parts[i].nodes {
+			a.of[n] = int32(i)
+		}
+	}
+	readers := map[core.ValID][]int32{} // of inputs that are written to
+	for _, o := range c.program.Fusion.Outputs() {
+		if o.Alias != core.NoVal {
+			readers[o.Alias] = nil
+		}
+	}
+	for i := range parts {
+		for _, n := range parts[i].nodes {
+			for _, v := range c.g.nodes[n].reads {
+				if at := c.g.values[v].node; at != none && a.of[at] != int32(i) {
+					a.next[a.of[at]] = append(a.next[a.of[at]], int32(i))
+				}
+				base := a.memoryOf(v)
+				if list, ok := readers[base]; ok {
+					readers[base] = append(list, int32(i))
+				}
+			}
+		}
+	}
+	a.aliases(readers)
+	for _, i := range a.order() {
+		if err := a.emit(i); err != nil {
+			return err
+		}
+	}
+	a.findEmpty()
+	return nil
+}
+
+// memoryOf returns the tensor whose memory v is a view of: v itself if it is none.
+func (a *arrangement) memoryOf(v core.ValID) core.ValID {
+	for {
+		at := a.g.values[v].node
+		if at == none || a.g.nodes[at].kind != View {
+			return v
+		}
+		v = a.g.nodes[at].reads[0]
+	}
+}
+
+// aliases decides which outputs are written in place: those of which the segment can
+// run after all that read what was there.
+func (a *arrangement) aliases(readers map[core.ValID][]int32) {
+	p := a.program
+	for _, o := range p.Fusion.Outputs() {
+		out := Output{Output: o}
+		_, twice := a.inPlace[o.Val]
+		if at := a.g.values[o.Val].node; o.Alias != core.NoVal && at != none && !twice && a.parts[a.of[at]].scheduler != "" {
+			writer := a.of[at]
+			out.InPlace = !a.reaches(writer, readers[o.Alias])
+			if out.InPlace {
+				a.inPlace[o.Val] = o.Alias
+				for _, r := range readers[o.Alias] {
+					if r != writer {
+						a.next[r] = append(a.next[r], writer)
+					}
+				}
+			}
+		}
+		p.Outputs = append(p.Outputs, out)
+	}
+}
+
+// reaches reports whether one of parts, other than from, runs after from, or so many
+// parts do that they are not looked at.
+func (a *arrangement) reaches(from int32, parts []int32) bool {
+	if !slices.ContainsFunc(parts, func(i int32) bool { return i != from }) {
+		return false
+	}
+	seen, stack := map[int32]bool{from: true}, []int32{from}
+	for len(stack) > 0 {
+		i := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		for _, k := range a.next[i] {
+			if a.program.Work.Visits++; seen[k] {
+				continue
+			}
+			if seen[k] = true; len(seen) > maxSearch || slices.Contains(parts, k) {
+				return true
+			}
+			stack = append(stack, k)
+		}
+	}
+	return false
+}
+
+// order returns the parts, each after those that must run before; of those that may be
+// next the one that the outputs need first, which keeps few tensors in memory.
+func (a *arrangement) order() []int32 {
+	before := make([]int, len(a.parts))
+	for i := range a.next {
+		slices.Sort(a.next[i])
+		a.next[i] = slices.Compact(a.next[i])
+		for _, k := range a.next[i] {
+			before[k]++
+		}
+	}
+	ready := &firstNodes{a: a}
+	for i := range a.parts {
+		if before[i] == 0 {
+			heap.Push(ready, int32(i))
+		}
+	}
+	var order []int32
+	for ready.Len() > 0 {
+		i := heap.Pop(ready).(int32)
+		order = append(order, i)
+		for _, k := range a.next[i] {
+			if before[k]--; before[k] == 0 {
+				heap.Push(ready, k)
+			}
+		}
+	}
+	if len(order) != len(a.parts) {
+		panic("segmenter: the segments have a cycle")
+	}
+	return order
+}
+
+// firstNodes is a heap of parts by their first node.
+type firstNodes struct {
+	a    *arrangement
+	list []int32
+}
+
+func (h *firstNodes) Len() int { return len(h.list) }
+func (h *firstNodes) Less(i, k int) bool {
+	return h.a.parts[h.list[i]].nodes[0] < h.a.parts[h.list[k]].nodes[0]
+}
+func (h *firstNodes) Swap(i, k int) { h.list[i], h.list[k] = h.list[k], h.list[i] }
+func (h *firstNodes) Push(x any)    { h.list = append(h.list, x.(int32)) }
+func (h *firstNodes) Pop() any {
+	last := h.list[len(h.list)-1]
+	h.list = h.list[:len(h.list)-1]
+	return last
+}
+
+// emit appends the segment of part i.
+func (a *arrangement) emit(i int32) error {
+	v := a.parts[i]
+	x, err := a.g.extract(v.nodes, a.inPlace)
+	if err != nil {
+		return err
+	}
+	a.program.Work.Extracted += len(x.exprs)
+	n := &a.g.nodes[v.nodes[0]]
+	if n.kind == Kernel {
+		if _, err := a.judge.segment(a.g, x); err != nil { // which makes it concrete
+			return err
+		}
+	}
+	a.program.Segments = append(a.program.Segments, &Segment{Kind: n.kind, Scheduler: v.scheduler, Fusion: x.fusion, Inputs: x.inputs,
+		Writes: x.writes, Exprs: x.exprs, Draw: x.draw, Refusals: v.refusals, Key: x.key()})
+	return nil
+}
+
+// findEmpty lists the tensors without elements that are read.
+func (a *arrangement) findEmpty() {
+	p := a.program
+	seen := map[core.ValID]bool{}
+	add := func(v core.ValID) {
+		if v != core.NoVal && a.g.values[v].empty && !seen[v] {
+			seen[v] = true
+			p.Empty = append(p.Empty, v)
+		}
+	}
+	for _, s := range p.Segments {
+		for _, in := range s.Inputs {
+			add(in.Val)
+		}
+	}
+	for _, o := range p.Outputs {
+		add(o.Val)
+	}
+}

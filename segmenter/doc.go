@@ -1,0 +1,46 @@
+// Package segmenter cuts a fusion into segments, each of which one kernel or one
+// call of torch computes.
+//
+// Its central function is [Cut], its central type [Program]: segments in an order
+// to run, each with a fusion of its own. The inputs of that are the tensors that the
+// segment reads, its outputs those that other segments or the user read. Segments
+// share nothing, so they may be scheduled and compiled side by side.
+//
+// # How it cuts
+//
+//  1. Every expression that the outputs need is a node, but for those that are
+//     forwarded: cheap ones, such as a broadcast, a cast to a wider type or a mask
+//     made from positions. Whoever reads their result computes it again, from
+//     what is stored. They are nodes too where the result itself must be in memory.
+//  2. In the order of [core.Fusion.Order] each node joins the groups that compute what
+//     it reads, or that read what it reads, the pair that saves most time first. What is
+//     known of a group is a summary: bytes, instructions, the elements that it runs
+//     over, the axes that it reduces. If that does not say that all goes well, the
+//     schedulers are asked before the groups are joined.
+//  3. The schedulers are asked about each group that is left. One that none takes is
+//     halved. An expression that none takes alone becomes a call of torch, and the
+//     cut is made again.
+//  4. Groups are put in order, and become segments.
+//
+// # Invariants
+//
+//   - Each expression that the outputs need is computed by at least one segment, and
+//     each tensor that is stored by exactly one.
+//   - A result of segment_set is read by other segments than the one that made it.
+//   - Groups have levels that grow along every edge between them; joining raises
+//     levels or is refused. So there is no cycle, and no search for one.
+//   - A random expression draws the numbers of its place in the whole fusion.
+//   - A segment that writes to the memory of an input runs after all that read it.
+//   - The result depends on the arguments alone. Work is near linear in the number of
+//     expressions: what is done for one is bounded by the limits in this package.
+//
+// # Scalars
+//
+// A scalar of a fusion is an expression of input scalars and of sizes of inputs, all
+// of which are known before anything runs. Each segment evaluates the scalars that it
+// needs: a size is that of a tensor which the segment reads if there is one, else the
+// symbol is passed ([Source]). No segment is needed for scalars, and none is lost.
+//
+// The package does not lower, compile or run anything, does not allocate memory, and does
+// not rewrite operations; package passes does that before.
+package segmenter

@@ -1,0 +1,353 @@
+package segmenter
+
+import (
+	"fmt"
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+// none is no node.
+const none = int32(-1)
+
+// maxChain bounds the expressions that are computed again for one reader.
+const maxChain = 8
+
+// A node is an expression whose results are computed once.
+type node struct {
+	expr    core.ExprID
+	kind    Kind
+	reads   []core.ValID // what is in memory and read, also by what is forwarded to it; each once
+	stage   int          // of how many segment_set in a row it needs the results
+	shape   []int64      // what it runs over: sizes other than 1
+	space   float64      // their product
+	weight  float64      // instructions an element, in additions
+	reduces string       // which sizes it reduces, of which shape; "" if it is no reduction
+	kept    float64      // elements that a reduction leaves
+	plain   bool         // it is elementwise
+	apart   bool         // it reads nothing that its own group computes
+	sealed  bool         // nothing in its own group reads its results
+}
+
+// A value is what is known of a tensor.
+type value struct {
+	shape   []int64
+	bytes   float64
+	node    int32 // that computes it, or none: it is an input, has no elements, or is forwarded
+	readers int32 // nodes
+	inside  int32 // readers in the group that computes it
+	output  bool
+	empty   bool // and computed by no node
+}
+
+// A graph is a fusion as nodes.
+type graph struct {
+	f       *core.Fusion
+	b       *core.Binding
+	o       Options
+	nodes   []node
+	values  []value
+	chain   []int  // by expression: how many are computed again with it if it is forwarded; else 0
+	torch   []bool // by expression: no scheduler takes it alone
+	copied  []bool // by expression that is forwarded: a kernel reads its result from memory
+	order   []core.ExprID
+	anchors map[core.ExprID][]core.ValID
+}
+
+// newGraph returns the graph of f, of which the schedulers take no expression alone
+// that torch marks.
+func newGraph(f *core.Fusion, b *core.Binding, o Options, torch []bool) (*graph, error) {
+	g := &graph{f: f, b: b, o: o, torch: torch, order: f.Order(), values: make([]value, f.NumVals()),
+		chain: make([]int, f.NumExprs()), copied: make([]bool, f.NumExprs()), anchors: map[core.ExprID][]core.ValID{}}
+	for v := range g.values {
+		g.values[v].node = none
+	}
+	for _, v := range f.Inputs() {
+		if err := g.describe(v); err != nil {
+			return nil, err
+		}
+	}
+	stored := make([]bool, f.NumExprs()) // of those that are forwarded
+	for _, o := range f.Outputs() {
+		g.values[o.Val].output = true
+	}
+	for _, id := range g.order {
+		e := f.Expr(id)
+		empty := true
+		for _, v := range e.Out {
+			if err := g.describe(v); err != nil {
+				return nil, err
+			}
+			empty = empty && slices.Contains(g.values[v].shape, 0)
+		}
+		for _, v := range e.Out {
+			g.values[v].empty = empty
+		}
+		if !empty {
+			g.forward(id)
+		}
+	}
+	g.order = g.live()
+	for _, id := range slices.Backward(g.order) {
+		e := f.Expr(id)
+		if g.chain[id] > 0 && !stored[id] && !g.values[e.Out[0]].output {
+			continue
+		}
+		if g.readsDirectly(id) || g.isView(id) {
+			for _, v := range f.TensorArgs(e) {
+				if d := f.Val(v).Def; d != core.NoExpr && g.chain[d] > 0 {
+					stored[d] = true
+					g.copied[d] = g.copied[d] || !g.torch[id] && !g.isView(id)
+				}
+			}
+		}
+	}
+	for _, id := range g.order {
+		if g.chain[id] == 0 || stored[id] || g.values[f.Expr(id).Out[0]].output {
+			if err := g.add(id); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return g, nil
+}
+
+// live returns the expressions that outputs with elements need, in order.
+func (g *graph) live() []core.ExprID {
+	isLive := make([]bool, g.f.NumExprs())
+	for _, id := range slices.Backward(g.order) {
+		e := g.f.Expr(id)
+		needed := isLive[id] || slices.ContainsFunc(e.Out, func(v core.ValID) bool { return g.values[v].output })
+		if isLive[id] = needed && !g.values[e.Out[0]].empty; !isLive[id] {
+			continue
+		}
+		for _, v := range g.f.TensorArgs(e) {
+			if d := g.f.Val(v).Def; d != core.NoExpr {
+				isLive[d] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(g.order, func(id core.ExprID) bool { return !isLive[id] })
+}
+
+// describe finds the sizes of v.
+func (g *graph) describe(v core.ValID) error {
+	x := &g.values[v]
+	if !g.f.Val(v).Tensor || x.shape != nil {
+		return nil
+	}
+	sizes, err := g.b.Shape(v)
+	if err != nil {
+		return err
+	}
+	x.shape = append([]int64{}, sizes...)
+	x.bytes = float64(g.f.Val(v).DType.Bits()) / 8
+	for d, a := range g.f.Axes(v) {
+		switch g.f.Axis(a).Kind {
+		case core.Symbolic:
+			return core.InvalidArgumentf("segmenter: %s has a dimension of which it is not known whether it is broadcast: make the fusion concrete first", g.f.Name(v))
+		case core.Iter:
+			x.bytes *= float64(sizes[d])
+		}
+	}
+	return nil
+}
+
+// readsDirectly reports whether the operands of an expression must be in memory.
+func (g *graph) readsDirectly(id core.ExprID) bool {
+	return g.torch[id] || g.f.Expr(id).Op.Class == core.Gather
+}
+
+// isView reports whether an expression is stored as another view of its operand:
+// nothing but calls of torch reads it then, and what is read by kernels is computed
+// there again.
+func (g *graph) isView(id core.ExprID) bool {
+	e := g.f.Expr(id)
+	return g.chain[id] > 0 && isStrided(e.Op) && !g.values[e.Out[0]].output && !g.copied[id]
+}
+
+// isStrided reports whether the result of op lies in the memory of its operand, for
+// any strides of that.
+func isStrided(op *core.OpInfo) bool {
+	switch op {
+	case core.BroadcastOp, core.SqueezeOp, core.PermuteOp, core.ExpandOp:
+		return true
+	}
+	return false
+}
+
+// forward decides whether an expression is computed again by those who read it.
+func (g *graph) forward(id core.ExprID) {
+	f, e := g.f, g.f.Expr(id)
+	if g.torch[id] || g.o.apart != nil && g.o.apart(e.Out[0]) {
+		return
+	}
+	args := f.TensorArgs(e)
+	size, reads := 1, 0
+	for _, v := range args {
+		d := f.Val(v).Def
+		if d == core.NoExpr || g.values[v].empty || g.chain[d] == 0 {
+			reads++
+			continue
+		}
+		size += g.chain[d]
+		reads += len(g.anchorsOf(d))
+	}
+	cheap := false
+	switch e.Op.Class {
+	case core.Factory:
+		cheap = true
+	case core.View:
+		cheap = isStrided(e.Op)
+	case core.Elementwise:
+		switch {
+		case e.Op == core.SegmentSetOp:
+			cheap = f.Val(args[0]).Input // which no kernel computes
+		case e.Op == core.CastOp && widens(f, args[0], e.Out[0]):
+			cheap = true
+		default:
+			cheap = reads == 0
+		}
+	}
+	if cheap && size <= maxChain {
+		g.chain[id] = size
+	}
+}
+
+// widens reports whether w takes more memory than v, which it is cast from.
+func widens(f *core.Fusion, v, w core.ValID) bool {
+	t, u := f.Val(v).DType, f.Val(w).DType
+	return t.Bits() < u.Bits() && !u.IsComplex()
+}
+
+// anchorsOf returns what is in memory and read to compute the forwarded expression id.
+func (g *graph) anchorsOf(id core.ExprID) []core.ValID {
+	if known, ok := g.anchors[id]; ok {
+		return known
+	}
+	known := g.operands(id, false)
+	g.anchors[id] = known
+	return known
+}
+
+// operands returns what is in memory and read to compute the expression id.
+func (g *graph) operands(id core.ExprID, directly bool) []core.ValID {
+	var reads []core.ValID
+	add := func(v core.ValID) {
+		if !slices.Contains(reads, v) {
+			reads = append(reads, v)
+		}
+	}
+	for _, v := range g.f.TensorArgs(g.f.Expr(id)) {
+		d := g.f.Val(v).Def
+		if directly || d == core.NoExpr || g.values[v].empty || g.chain[d] == 0 {
+			add(v)
+			continue
+		}
+		for _, u := range g.anchorsOf(d) {
+			add(u)
+		}
+	}
+	return reads
+}
+
+// add makes a node of the expression id.
+func (g *graph) add(id core.ExprID) error {
+	e := g.f.Expr(id)
+	n := node{expr: id, weight: g.weight(id), plain: e.Op.Class == core.Elementwise}
+	switch {
+	case g.torch[id]:
+		n.kind = TorchCall
+	case g.isView(id):
+		n.kind = View
+	}
+	n.reads = g.operands(id, n.kind != Kernel || g.readsDirectly(id))
+	n.apart = e.Op.Class == core.Gather || e.Op.Class == core.Resize
+	n.sealed = e.Op == core.SegmentSetOp || e.Op == core.ScatterOp || g.o.apart != nil && g.o.apart(e.Out[0])
+	for _, v := range n.reads {
+		x := &g.values[v]
+		x.readers++
+		if x.node != none {
+			p := &g.nodes[x.node]
+			stage := p.stage
+			if g.f.Expr(p.expr).Op == core.SegmentSetOp {
+				stage++
+			}
+			n.stage = max(n.stage, stage)
+		}
+	}
+	if err := g.measure(&n); err != nil {
+		return err
+	}
+	for _, v := range e.Out {
+		g.values[v].node = int32(len(g.nodes))
+	}
+	g.nodes = append(g.nodes, n)
+	return nil
+}
+
+// measure finds what n runs over.
+func (g *graph) measure(n *node) error {
+	e := g.f.Expr(n.expr)
+	sizes := g.values[e.Out[0]].shape
+	n.space, n.kept = 1, 1
+	if e.Op.Class == core.Reduction {
+		n.reduces = "reduces"
+		at := 0
+		in := g.values[g.f.TensorArgs(e)[0]].shape
+		for _, a := range g.f.Val(e.Out[0]).Domain.Logical {
+			size := int64(1)
+			if at < len(in) {
+				size = in[at]
+			}
+			at++
+			switch {
+			case size == 1:
+			case g.f.Axis(a).Kind == core.Reduce:
+				n.reduces += fmt.Sprint(" ", size)
+			default:
+				n.reduces += fmt.Sprint(" kept ", size)
+				n.kept *= float64(size)
+			}
+		}
+		sizes = in
+	}
+	for _, size := range sizes {
+		if size != 1 {
+			n.shape = append(n.shape, size)
+			n.space *= float64(size)
+		}
+	}
+	return nil
+}
+
+// weight returns the instructions for an element of the expression id and of what is
+// forwarded to it, in additions.
+func (g *graph) weight(id core.ExprID) float64 {
+	e := g.f.Expr(id)
+	w := e.Op.Cost
+	switch e.Op.Class {
+	case core.Reduction:
+		w = 1
+		if e.Op == core.WelfordOp {
+			w = 8
+		}
+	case core.Gather, core.Resize:
+		w = 2
+	case core.Random:
+		w = 9
+	}
+	for _, v := range g.f.TensorArgs(e) {
+		if d := g.f.Val(v).Def; d != core.NoExpr && g.chain[d] > 0 && !g.values[v].empty {
+			w += g.weight(d)
+		}
+	}
+	return w
+}
+
+// triesAlone reports whether it is plain that some scheduler takes an expression of
+// such an operation alone; others are asked about.
+func triesAlone(op *core.OpInfo) bool {
+	return scheduler.Maps(op.Class) && op != core.EmbeddingFwdOp || op.Class == core.Reduction && core.MergeOp(op) != nil
+}

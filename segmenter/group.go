@@ -1,0 +1,352 @@
+package segmenter
+
+import (
+	"cmp"
+	"slices"
+
+	"nvfuser_go/core"
+)
+
+// Limits of a group: they bound the time that compiling takes, which grows faster
+// than the text, the parameters of a launch, and the work of joining.
+const (
+	maxNodes   = 96
+	maxWeight  = 500 // instructions an element
+	maxTensors = 64  // that are read and written
+	maxEdges   = 512 // that are followed to join two groups
+)
+
+// A read is a tensor that a group reads and does not compute.
+type read struct {
+	val   core.ValID
+	nodes int32 // that read it
+}
+
+// A group is nodes that one kernel is to compute, with a summary of them.
+type group struct {
+	id      int32
+	level   int
+	nodes   []int32 // ascending
+	next    []int32 // groups that read its results
+	fixed   bool    // nothing joins it
+	stage   int
+	shape   []int64 // what it runs over
+	space   float64
+	weight  float64 // of an element of that
+	work    float64 // instructions
+	reduces string
+	kept    float64
+	plain   bool // all nodes are elementwise, over the same shape
+	apart   []core.ValID
+	reads   []read // by value
+	bytes   float64
+	writes  int
+	bytesTo float64 // written
+}
+
+// A partition is the nodes of a graph in groups that have no cycle.
+type partition struct {
+	*graph
+	work   *Work
+	groups []*group
+	parent []int32                // by group: itself, or one that it was joined to
+	of     []int32                // by node: a group
+	recent map[core.ValID][]int32 // nodes that read a tensor: the last few
+	post   []bool                 // by node: it needs a reduction of its own group
+	judge  *judge
+}
+
+func (p *partition) find(id int32) *group {
+	for p.parent[id] != id {
+		p.parent[id] = p.parent[p.parent[id]]
+		id = p.parent[id]
+	}
+	return p.groups[id]
+}
+
+// definer returns the group that computes v, or nil.
+func (p *partition) definer(v core.ValID) *group {
+	if n := p.values[v].node; n != none {
+		return p.find(p.of[n])
+	}
+	return nil
+}
+
+// start adds a group of node i alone.
+func (p *partition) start(i int32) *group {
+	n := &p.nodes[i]
+	g := &group{id: int32(len(p.groups)), nodes: []int32{i}, fixed: n.kind != Kernel, stage: n.stage, shape: n.shape, space: n.space,
+		weight: n.weight, work: n.weight * n.space, reduces: n.reduces, kept: n.kept, plain: n.plain}
+	p.groups, p.parent, p.of[i] = append(p.groups, g), append(p.parent, g.id), g.id
+	for _, v := range n.reads {
+		g.reads = append(g.reads, read{v, 1})
+		g.bytes += p.values[v].bytes
+		if d := p.definer(v); d != nil && d != g {
+			g.level = max(g.level, d.level+1)
+			d.next = append(d.next, g.id)
+		}
+	}
+	slices.SortFunc(g.reads, func(a, b read) int { return cmp.Compare(a.val, b.val) })
+	if n.apart {
+		g.apart = n.reads
+	}
+	for _, v := range p.f.Expr(n.expr).Out {
+		if x := &p.values[v]; x.output || x.readers > 0 {
+			g.writes++
+			g.bytesTo += x.bytes
+		}
+	}
+	return g
+}
+
+// candidates returns the groups that g, the last one, may join: those that compute what it
+// reads, and some that read it too.
+func (p *partition) candidates(g *group) []*group {
+	const most, siblings = 16, 3
+	var all []*group
+	add := func(c *group) {
+		if c != nil && c != g && !c.fixed && c.stage == g.stage && len(all) < most && !slices.Contains(all, c) {
+			all = append(all, c)
+		}
+	}
+	for _, r := range g.reads {
+		add(p.definer(r.val))
+	}
+	for _, r := range g.reads {
+		for _, n := range p.recent[r.val] {
+			add(p.find(p.of[n]))
+		}
+		p.recent[r.val] = append(p.recent[r.val], g.nodes[0])
+		if k := len(p.recent[r.val]); k > siblings {
+			p.recent[r.val] = p.recent[r.val][k-siblings:]
+		}
+	}
+	return all
+}
+
+// arrive puts node i into a group.
+func (p *partition) arrive(i int32) error {
+	g := p.start(i)
+	if g.fixed {
+		return nil
+	}
+	left := p.candidates(g)
+	for len(left) > 0 {
+		best, most := -1, minGain
+		for k, c := range left {
+			if c = p.find(c.id); c == g {
+				continue
+			}
+			if gain := p.gain(c, g); gain > most {
+				best, most = k, gain
+			}
+		}
+		if best < 0 {
+			return nil
+		}
+		c := p.find(left[best].id)
+		left = slices.Delete(left, best, best+1)
+		ok, sure := p.fits(c, g)
+		if !ok {
+			continue
+		}
+		if !sure {
+			accepted, err := p.judge.accepts(p, slices.Concat(c.nodes, g.nodes))
+			if err != nil {
+				return err
+			}
+			if !accepted {
+				continue
+			}
+		}
+		if p.level(c, g) {
+			g = p.join(c, g)
+		}
+	}
+	return nil
+}
+
+// reads reports whether a tensor that g reads is computed by c, and whether it is
+// one that its own group must not read.
+func (p *partition) follows(c, g *group) (reads, sealed bool) {
+	for _, r := range g.reads {
+		if p.definer(r.val) == c {
+			reads = true
+			sealed = sealed || p.nodes[p.values[r.val].node].sealed
+		}
+	}
+	return reads, sealed
+}
+
+// fits reports whether the summaries let a kernel compute a and b, and whether that
+// is sure, so that nobody need be asked now.
+func (p *partition) fits(a, b *group) (ok, sure bool) {
+	if a.level > b.level {
+		a, b = b, a
+	}
+	p.work.Visits += len(a.reads) + len(b.reads)
+	after, sealed := p.follows(a, b)
+	if sealed || len(a.nodes)+len(b.nodes) > maxNodes || a.weight+b.weight > maxWeight ||
+		len(a.reads)+len(b.reads)+a.writes+b.writes > maxTensors {
+		return false, false
+	}
+	for _, v := range b.apart {
+		if p.definer(v) == a {
+			return false, false
+		}
+	}
+	switch {
+	case a.reduces == "" && b.reduces == "":
+		if slices.Equal(a.shape, b.shape) {
+			return true, a.plain && b.plain
+		}
+		return a.space == b.space || after && b.space > a.space, false
+	case a.reduces != "" && b.reduces != "" && a.reduces != b.reduces:
+		return false, false
+	}
+	return p.inOnePass(a, b), false
+}
+
+// inOnePass reports whether the reductions of a and b, of which b does not come first,
+// need no elements again that they reduced.
+func (p *partition) inOnePass(a, b *group) bool {
+	reduces, kept := a, a.kept
+	if a.reduces == "" {
+		reduces, kept = b, b.kept
+	}
+	post := map[int32]bool{}
+	nodes := slices.Concat(a.nodes, b.nodes)
+	slices.Sort(nodes)
+	p.work.Visits += len(nodes)
+	for _, i := range nodes {
+		n := &p.nodes[i]
+		isPost := n.reduces != ""
+		for _, v := range n.reads {
+			at := p.values[v].node
+			if at == none || !post[at] {
+				continue
+			}
+			if n.reduces != "" || n.space > kept {
+				return false
+			}
+			isPost = true
+		}
+		if isPost {
+			post[i] = true
+		} else if n.space > reduces.space {
+			return false
+		}
+	}
+	return true
+}
+
+// level makes the levels such that a and b can be joined, or changes nothing and
+// reports false: there may be a path from one to the other through a third.
+func (p *partition) level(a, b *group) bool {
+	if a.level > b.level {
+		a, b = b, a
+	}
+	if a.level == b.level {
+		return true
+	}
+	type old struct {
+		g     *group
+		level int
+	}
+	var undo []old
+	left := maxEdges
+	var raise func(g *group, level int) bool
+	raise = func(g *group, level int) bool {
+		if g == b || g == a {
+			return false
+		}
+		if g.level >= level {
+			return true
+		}
+		undo = append(undo, old{g, g.level})
+		g.level = level
+		for _, id := range g.next {
+			if left--; left < 0 || !raise(p.find(id), level+1) {
+				return false
+			}
+		}
+		return true
+	}
+	ok := true
+	for _, id := range a.next {
+		if s := p.find(id); s != b {
+			if left--; left < 0 || !raise(s, b.level+1) {
+				ok = false
+				break
+			}
+		}
+	}
+	p.work.Visits += maxEdges - left
+	if !ok {
+		for _, o := range slices.Backward(undo) {
+			o.g.level = o.level
+		}
+		return false
+	}
+	a.level = b.level
+	return true
+}
+
+// join makes one group of a and b, of equal level.
+func (p *partition) join(a, b *group) *group {
+	if a.id > b.id {
+		a, b = b, a
+	}
+	t := p.total(a, b)
+	a.nodes = append(a.nodes, b.nodes...)
+	slices.Sort(a.nodes)
+	a.plain = a.plain && b.plain && slices.Equal(a.shape, b.shape)
+	if b.space > a.space {
+		a.shape, a.space = b.shape, b.space
+	}
+	if a.reduces == "" {
+		a.reduces, a.kept = b.reduces, b.kept
+	}
+	a.weight += b.weight
+	a.work, a.bytes, a.bytesTo, a.writes = t.work, t.bytes, t.bytesTo, t.writes
+	a.apart = append(slices.Clip(a.apart), b.apart...)
+	a.reads = p.merged(a, b, func(v core.ValID, n int32) { p.values[v].inside += n })
+	p.parent[b.id] = a.id
+	next := make([]int32, 0, len(a.next)+len(b.next))
+	for _, id := range slices.Concat(a.next, b.next) {
+		if s := p.find(id); s != a {
+			next = append(next, s.id)
+		}
+	}
+	slices.Sort(next)
+	a.next = slices.Compact(next)
+	p.work.Visits += len(a.nodes) + len(a.reads) + len(next)
+	return a
+}
+
+// merged returns what a and b read together and do not compute; inside is called with
+// what one computes, and by how many nodes the other reads it.
+func (p *partition) merged(a, b *group, inside func(v core.ValID, nodes int32)) []read {
+	all := make([]read, 0, len(a.reads)+len(b.reads))
+	i, k := 0, 0
+	for i < len(a.reads) || k < len(b.reads) {
+		var r read
+		switch {
+		case k == len(b.reads) || i < len(a.reads) && a.reads[i].val < b.reads[k].val:
+			r = a.reads[i]
+			i++
+		case i == len(a.reads) || b.reads[k].val < a.reads[i].val:
+			r = b.reads[k]
+			k++
+		default:
+			r = read{a.reads[i].val, a.reads[i].nodes + b.reads[k].nodes}
+			i, k = i+1, k+1
+		}
+		if d := p.definer(r.val); d == a || d == b {
+			inside(r.val, r.nodes)
+			continue
+		}
+		all = append(all, r)
+	}
+	return all
+}

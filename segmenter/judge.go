@@ -1,0 +1,126 @@
+package segmenter
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"nvfuser_go/core"
+	"nvfuser_go/schedulers"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+// A verdict is what the schedulers say of a part.
+type verdict struct {
+	scheduler string         // that takes it, or ""
+	refusals  []core.Refusal // of those before, in the names of the part
+}
+
+// A judge asks the schedulers, once for all parts that are alike.
+type judge struct {
+	device   scheduler.Device
+	o        Options
+	work     *Work
+	verdicts map[string]verdict
+}
+
+// accepts reports whether a scheduler takes nodes as one segment.
+func (j *judge) accepts(p *partition, nodes []int32) (bool, error) {
+	x, err := p.graph.extract(sorted(nodes), nil)
+	if err != nil {
+		return false, err
+	}
+	j.work.Extracted += len(x.exprs)
+	v, err := j.verdict(p.graph, x)
+	return v.scheduler != "", err
+}
+
+// verdict returns what the schedulers say of x.
+func (j *judge) verdict(g *graph, x *part) (verdict, error) {
+	key := j.question(x)
+	if v, ok := j.verdicts[key]; ok {
+		return v, nil
+	}
+	j.work.Asked++
+	s, err := j.segment(g, x)
+	if err != nil {
+		return verdict{}, err
+	}
+	var v verdict
+	by, refusals := schedulers.Choose(s, j.device)
+	if v.refusals = refusals; by != nil {
+		v.scheduler = by.Name()
+	}
+	j.verdicts[key] = v
+	return v, nil
+}
+
+// question returns all that an answer depends on.
+func (j *judge) question(x *part) string {
+	var b strings.Builder
+	b.WriteString(x.key())
+	for i, in := range x.values {
+		if v := x.inputs[i].Val; in.Tensor {
+			fmt.Fprint(&b, in.Sizes)
+			if at := j.o.place(v); at != nil {
+				fmt.Fprint(&b, *at)
+			}
+			continue
+		}
+		fmt.Fprint(&b, in.Scalar)
+	}
+	return b.String()
+}
+
+// segment returns what the schedulers are asked about.
+func (j *judge) segment(g *graph, x *part) (*scheduler.Segment, error) {
+	b, err := x.fusion.Bind(x.values)
+	if err != nil {
+		return nil, err
+	}
+	concrete, decided, err := x.fusion.Concretize(b)
+	if err != nil {
+		return nil, err
+	}
+	if len(decided) > 0 {
+		x.fusion = concrete
+		if b, err = concrete.Bind(x.values); err != nil {
+			return nil, err
+		}
+	}
+	s, err := scheduler.Dense(x.fusion, b)
+	if err != nil {
+		return nil, err
+	}
+	for i, in := range x.inputs {
+		if at := j.o.place(in.Val); at != nil {
+			s.Inputs[i] = *at
+		}
+	}
+	return s, nil
+}
+
+// named returns refusals of x with the names that its tensors have in the whole fusion.
+// A name that schedulers made for a copy stays.
+func (x *part) named(g *graph, refusals []core.Refusal) []core.Refusal {
+	names := map[string]string{}
+	for v, w := range x.vals {
+		names[x.fusion.Name(w)] = g.f.Name(v)
+	}
+	rename := func(text string) string {
+		return tensorName.ReplaceAllStringFunc(text, func(name string) string {
+			if other, ok := names[name]; ok {
+				return other
+			}
+			return name
+		})
+	}
+	all := slices.Clone(refusals)
+	for i := range all {
+		all[i].Tensor, all[i].Sentence = rename(all[i].Tensor), rename(all[i].Sentence)
+	}
+	return all
+}
+
+var tensorName = regexp.MustCompile(`\btv[0-9]+\b`)

@@ -1,0 +1,177 @@
+package segmenter
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+// shown returns the segments of p: kind, and the operations.
+func shown(p *Program) []string {
+	var all []string
+	for _, s := range p.Segments {
+		var ops []string
+		for _, id := range s.Exprs {
+			ops = append(ops, p.Fusion.Expr(id).Op.Name)
+		}
+		all = append(all, fmt.Sprintf("%v: %s", s.Kind, strings.Join(ops, " ")))
+	}
+	return all
+}
+
+const matrix = "%0 = tensor f32 [64, 64] contiguity=[yes, yes]\n"
+
+// TestRules has for each rule a fusion to which it applies, and one that it nearly does.
+func TestRules(t *testing.T) {
+	views := matrix
+	for i := range maxChain + 1 {
+		views += fmt.Sprintf("%%%d = permute %%%d dims=[1, 0]\n", i+1, i)
+	}
+	tests := []struct {
+		name, text string
+		want       []string
+	}{
+		{"one kernel", matrix + "%1 = exp %0\n%2 = sin %1\noutput %2", []string{"kernel: exp sin"}},
+		{"segment_set of a computed tensor", matrix + "%1 = exp %0\n%2 = segment_set %1\n%3 = sin %2\noutput %3",
+			[]string{"kernel: exp segment_set", "kernel: sin"}},
+		{"segment_set of an input", matrix + "%1 = segment_set %0\n%2 = sin %1\noutput %2", []string{"kernel: segment_set sin"}},
+		{"segment_set of positions", "# none\n%1 = iota length=64 start=0:i64 step=1:i64 dtype=i64\n%2 = segment_set %1\n%3 = neg %2\noutput %3",
+			[]string{"kernel: iota segment_set", "kernel: neg"}},
+		{"set is no cut", matrix + "%1 = exp %0\n%2 = set %1\n%3 = sin %2\noutput %3", []string{"kernel: exp set sin"}},
+		{"a wider cast is computed again", "%0 = tensor bf16 [64, 64] contiguity=[yes, yes]\n" +
+			"%1 = cast %0 dtype=f32\n%2 = sum %1 dims=[0] keepdim=false dtype=f32\n%3 = sum %1 dims=[1] keepdim=false dtype=f32\noutput %2\noutput %3",
+			[]string{"kernel: cast sum", "kernel: cast sum"}},
+		{"a narrower cast is stored", matrix +
+			"%1 = cast %0 dtype=bf16\n%2 = sum %1 dims=[0] keepdim=false dtype=bf16\n%3 = sum %1 dims=[1] keepdim=false dtype=bf16\noutput %2\noutput %3",
+			[]string{"kernel: cast sum", "kernel: sum"}},
+		{"a cast that is an output is computed again", "%0 = tensor bf16 [64, 64] contiguity=[yes, yes]\n%1 = cast %0 dtype=f32\n%2 = matmul %0, %0\n%3 = cast %2 dtype=f32\n%4 = mul %3, %1\noutput %1\noutput %4",
+			[]string{"torch call: matmul", "kernel: cast cast mul"}},
+		{"a mask of positions is computed again", matrix +
+			"%1 = iota length=64 start=0:i64 step=1:i64 dtype=i64\n%2 = broadcast %1 is_broadcast_dim=[false, true]\n%3 = broadcast %1 is_broadcast_dim=[true, false]\n" +
+			"%4 = ge %2, %3\n%5 = where %4, %0, 0.0:f64\n%6 = matmul %5, %0\n%7 = where %4, %6, 1.0:f64\noutput %7",
+			[]string{"kernel: iota broadcast iota broadcast ge where", "torch call: matmul", "kernel: iota broadcast iota broadcast ge where"}},
+		{"a mask of an input is stored", matrix + "%1 = gt %0, 0.0:f64\n%2 = where %1, %0, 0.0:f64\n%3 = matmul %2, %0\n%4 = where %1, %3, 1.0:f64\noutput %4",
+			[]string{"kernel: gt where", "torch call: matmul", "kernel: where"}},
+		{"a view for torch", matrix + "%1 = permute %0 dims=[1, 0]\n%2 = matmul %0, %1\noutput %2", []string{"view: permute", "torch call: matmul"}},
+		{"a view of a view", matrix + "%1 = permute %0 dims=[1, 0]\n%2 = broadcast %1 is_broadcast_dim=[true, false, false]\n%3 = squeeze %2 dims=[0] squeeze_expanded=false\n%4 = matmul %0, %3\noutput %4",
+			[]string{"view: permute", "view: broadcast", "view: squeeze", "torch call: matmul"}},
+		{"a view that is an output is copied", matrix + "%1 = permute %0 dims=[1, 0]\n%2 = matmul %0, %1\noutput %2\noutput %1",
+			[]string{"kernel: permute", "torch call: matmul"}},
+		{"a reshape is no view", matrix + "%1 = reshape %0 new_shape=[32, 128]\n%2 = reshape %0 new_shape=[128, 32]\n%3 = matmul %1, %2\noutput %3",
+			[]string{"kernel: reshape reshape", "torch call: matmul"}},
+		{"a chain of cheap operations as long as they are computed again", strings.Replace(views, fmt.Sprintf("%%%d = permute", maxChain+1), "#", 1) + fmt.Sprintf("%%%d = matmul %%%d, %%0\noutput %%%d", maxChain+1, maxChain, maxChain+1),
+			append(slicesRepeat("view: permute", maxChain), "torch call: matmul")},
+		{"a random number is drawn once", matrix + "%1 = uniform minval=0.0:f64 maxval=1.0:f64 shape=[64, 64] dtype=f32\n%2 = mul %0, %1\n%3 = matmul %2, %0\n%4 = mul %3, %1\noutput %4",
+			[]string{"kernel: uniform mul", "torch call: matmul", "kernel: mul"}},
+		{"a gather of an input", matrix + "%1 = tensor i64 [64, 1] contiguity=[yes, none]\n%2 = index_select %0, %1 dim=0\n%3 = exp %2\noutput %3", []string{"kernel: index_select exp"}},
+		{"a gather of a computed tensor", matrix + "%1 = tensor i64 [64, 1] contiguity=[yes, none]\n%2 = exp %0\n%3 = index_select %2, %1 dim=0\noutput %3",
+			[]string{"kernel: exp", "kernel: index_select"}},
+		{"a gather of a permuted input", matrix + "%1 = tensor i64 [64, 1] contiguity=[yes, none]\n%2 = permute %0 dims=[1, 0]\n%3 = index_select %2, %1 dim=0\noutput %3",
+			[]string{"kernel: permute", "kernel: index_select"}},
+		{"reductions of one kind", matrix + "%1 = sum %0 dims=[1] keepdim=false dtype=f32\n%2 = max %0 dims=[1] keepdim=false dtype=null\n%3 = add %1, %2\noutput %3",
+			[]string{"kernel: sum max add"}},
+		{"reductions of two kinds", matrix + "%1 = sum %0 dims=[1] keepdim=false dtype=f32\n%2 = max %0 dims=[0] keepdim=false dtype=null\n%3 = add %1, %2\noutput %3",
+			[]string{"kernel: max", "kernel: sum add"}},
+		{"a reduction that needs another", matrix + "%1 = sum %0 dims=[1] keepdim=false dtype=f32\n%2 = broadcast %1 is_broadcast_dim=[false, true]\n%3 = sub %0, %2\n%4 = sum %3 dims=[1] keepdim=false dtype=f32\noutput %4",
+			[]string{"kernel: sum", "kernel: broadcast sub sum"}},
+		{"no cycle through a call", matrix + "%1 = exp %0\n%2 = matmul %1, %0\n%3 = add %2, %1\noutput %3",
+			[]string{"kernel: exp", "torch call: matmul", "kernel: add"}},
+		{"both operands of a join", matrix + "%1 = exp %0\n%2 = sin %0\n%3 = add %1, %2\noutput %3", []string{"kernel: exp sin add"}},
+		{"outputs that share an input", matrix + "%1 = exp %0\n%2 = sin %0\noutput %1\noutput %2", []string{"kernel: exp sin"}},
+		{"outputs that share nothing", matrix + "%1 = tensor f32 [64, 64] contiguity=[yes, yes]\n%2 = exp %0\n%3 = sin %1\noutput %2\noutput %3",
+			[]string{"kernel: exp", "kernel: sin"}},
+		{"an output twice", matrix + "%1 = exp %0\noutput %1\noutput %1", []string{"kernel: exp"}},
+		{"an output that is an input", matrix + "output %0", nil},
+		{"what is not needed", matrix + "%1 = exp %0\n%2 = sin %0\noutput %2", []string{"kernel: sin"}},
+		{"what only tensors without elements need", matrix + "%1 = exp %0\n%2, %3 = topk %1 k=0 dim=1 largest=true sorted=true\noutput %2", nil},
+		{"argsort is a call", matrix + "%1 = exp %0\n%2 = argsort %1 dim=1 descending=false stable=true\noutput %2", []string{"kernel: exp", "torch call: argsort"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			sizes := strings.Count(test.text, "[64, 1] contiguity") // the index of a gather
+			shape := [][]int64{{64, 64}}
+			if strings.Count(test.text, "= tensor") > 1 {
+				shape = append(shape, map[bool][]int64{true: {64, 1}, false: {64, 64}}[sizes > 0])
+			}
+			x := parsed(t, test.text, shape...)
+			p, err := x.check(Options{})
+			require.NoError(t, err)
+			require.Equal(t, test.want, shown(p))
+		})
+	}
+}
+
+func slicesRepeat(s string, n int) []string {
+	return strings.Split(strings.Repeat(s+"\n", n-1)+s, "\n")
+}
+
+// TestUnderivable names a scalar that is neither an input nor a size of one.
+func TestUnderivable(t *testing.T) {
+	f := core.NewFusion()
+	s := f.Scalars().Symbol(f.Scalars().Type(f.Scalars().Int(1)), scalar.Tag{Val: 77, Dim: 2}, scalar.Range(0, 9))
+	g := &graph{f: f}
+	x := &extraction{g: g, f: core.NewFusion(), scalars: map[scalar.ID]scalar.ID{}, part: &part{}}
+	_, err := x.scalar(f.Scalars().Add(s, f.Scalars().Int(1)))
+	require.ErrorAs(t, err, new(*core.InvalidArgument))
+	require.Contains(t, err.Error(), "cannot be derived")
+}
+
+// TestNotConcrete refuses axes of which it is not known whether they are broadcast.
+func TestNotConcrete(t *testing.T) {
+	f, err := core.Parse("%0 = tensor f32 [-1] contiguity=[yes]\n$0 = scalar i64\n%1 = expand %0 shape=[index($0)]\noutput %1\n")
+	require.NoError(t, err)
+	f.Freeze()
+	b, err := f.Bind([]core.InputValue{{Tensor: true, DType: f.Val(f.Inputs()[0]).DType, Sizes: []int64{1}}, {Scalar: scalar.Value{Type: f.Val(f.Inputs()[1]).DType, I: 5}}})
+	require.NoError(t, err)
+	_, err = Cut(f, b, scheduler.Hopper, Options{})
+	require.ErrorAs(t, err, new(*core.InvalidArgument))
+	require.Contains(t, err.Error(), "tv1 has a dimension")
+}
+
+// TestDeterministic cuts the same fusion in many goroutines, which share it.
+func TestDeterministic(t *testing.T) {
+	for _, s := range shapes {
+		x := bound(t, s.text(100))
+		texts := make([]string, 8)
+		var all sync.WaitGroup
+		for i := range texts {
+			all.Go(func() {
+				b, err := x.f.Bind(x.values)
+				if err == nil {
+					var p *Program
+					if p, err = Cut(x.f, b, scheduler.Hopper, Options{}); err == nil {
+						texts[i] = p.Dump()
+						return
+					}
+				}
+				texts[i] = err.Error()
+			})
+		}
+		all.Wait()
+		require.Contains(t, texts[0], "segment 0: ")
+		for _, text := range texts {
+			require.Equal(t, texts[0], text)
+		}
+	}
+}
+
+// TestLastReads frees each tensor between segments once, after its last reader.
+func TestLastReads(t *testing.T) {
+	x := parsed(t, matrix+"%1 = exp %0\n%2 = matmul %1, %0\n%3 = matmul %2, %1\n%4 = add %3, %0\noutput %4", []int64{64, 64})
+	p, err := x.check(Options{})
+	require.NoError(t, err)
+	var names []string
+	for i, vs := range p.LastReads() {
+		for _, v := range vs {
+			names = append(names, fmt.Sprintf("%d %s", i, x.f.Name(v)))
+		}
+	}
+	require.Equal(t, []string{"2 tv2", "2 tv1", "3 tv3"}, names)
+}
