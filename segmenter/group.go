@@ -52,7 +52,6 @@ type partition struct {
 	parent []int32                // by group: itself, or one that it was joined to
 	of     []int32                // by node: a group
 	recent map[core.ValID][]int32 // nodes that read a tensor: the last few
-	post   []bool                 // by node: it needs a reduction of its own group
 	judge  *judge
 }
 
@@ -166,8 +165,8 @@ func (p *partition) arrive(i int32) error {
 	return nil
 }
 
-// reads reports whether a tensor that g reads is computed by c, and whether it is
-// one that its own group must not read.
+// follows reports whether g reads a tensor that c computes, and whether it reads one
+// that its own group must not read.
 func (p *partition) follows(c, g *group) (reads, sealed bool) {
 	for _, r := range g.reads {
 		if p.definer(r.val) == c {

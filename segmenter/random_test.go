@@ -21,9 +21,13 @@ func setting(name string, n int) int {
 }
 
 // TestRandom compares random fusions, cut as the cost model says and also at random,
-// with the whole.
+// with the whole: SEGMENTER_PROGRAMS of them from SEGMENTER_SEED on.
 func TestRandom(t *testing.T) {
-	programs, seed := setting("SEGMENTER_PROGRAMS", 600), setting("SEGMENTER_SEED", 1)
+	most := 600
+	if testing.Short() {
+		most = 150
+	}
+	programs, seed := setting("SEGMENTER_PROGRAMS", most), setting("SEGMENTER_SEED", 1)
 	ran, segments, kernels, torch, views := 0, 0, 0, 0, 0
 	for k := range programs {
 		r := rand.New(rand.NewPCG(uint64(seed), uint64(k)))
