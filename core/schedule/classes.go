@@ -248,8 +248,11 @@ func (c *classes) classesOf(t *core.Transform) (p product, ok bool) {
 // rekeyProduct unites what follows from two products with the same parts, or
 // with the same whole and parts of the same extents.
 func (c *classes) rekeyProduct(id core.TransformID) {
+	if !c.reshapes[id] {
+		return
+	}
 	p, ok := c.productOf(c.f.Transform(id))
-	if !ok || !c.reshapes[id] {
+	if !ok {
 		return
 	}
 	outer, inner := c.find(p.outer), c.find(p.inner)
