@@ -116,7 +116,7 @@ func mapAxes(f *core.Fusion, id core.ExprID, k, out int) []axisPair {
 // edited forgets what was derived from the expressions.
 func (s *Scheduled) edited() {
 	s.grow()
-	s.graph = nil
+	s.graph, s.verified = nil, nil
 }
 
 // moved forgets what was derived from the loop domain of v.

@@ -28,7 +28,12 @@ type Mapping struct {
 // apart, a broadcast inlined into two axes, compute positions that no nest of
 // loops has, results of one expression in different loops, two parallel types in
 // one loop.
-func Map(s *Scheduled) (*Mapping, error) { return mapWith(s, true) }
+func Map(s *Scheduled) (*Mapping, error) {
+	if m := s.takeMapping(); m != nil { // mapping is a good part of all that is done for a kernel
+		return m, nil
+	}
+	return mapWith(s, true)
+}
 
 // mapWith is Map; without partial, steps 4 and 5 of promotion are left out.
 func mapWith(s *Scheduled, partial bool) (*Mapping, error) {

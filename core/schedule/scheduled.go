@@ -108,6 +108,10 @@ type Scheduled struct {
 	parallel []Parallel // by AxisID; what is beyond is Serial
 	graph    *graph     // nil after an edit
 	script   Script     // calls made by Call
+
+	// verified is a mapping of s as it was, for the next call of Map; nil after an
+	// edit. What else may have changed since is compared: see takeMapping.
+	verified *Mapping
 }
 
 // New returns f, which is frozen, without any scheduling: each tensor is
@@ -130,13 +134,42 @@ func New(f *core.Fusion) *Scheduled {
 // Clone returns a copy that may be changed independently.
 func (s *Scheduled) Clone() *Scheduled {
 	c := *s
-	c.f, c.graph = s.f.Clone(), nil
+	c.f, c.graph, c.verified = s.f.Clone(), nil, nil
 	c.tensors, c.parallel = slices.Clone(s.tensors), slices.Clone(s.parallel)
 	for i := range c.tensors {
 		c.tensors[i].swizzle = slices.Clip(c.tensors[i].swizzle)
 	}
 	c.script = slices.Clip(s.script)
 	return &c
+}
+
+// takeMapping returns the mapping that s was verified with, if it is still that of
+// s, and forgets it: a kernel that was made needs it no longer. Else it returns nil.
+func (s *Scheduled) takeMapping() *Mapping {
+	m := s.verified
+	if m == nil {
+		return nil
+	}
+	s.verified = nil
+	if s.f.NumVals() != m.f.NumVals() || s.f.NumExprs() != m.f.NumExprs() || s.f.NumAxes() != m.numAxes || !slices.Equal(s.f.Outputs(), m.f.Outputs()) {
+		return nil
+	}
+	for v := range s.tensors {
+		if !s.tensors[v].equal(&m.s.tensors[v]) || !slices.Equal(s.Loop(core.ValID(v)), m.s.Loop(core.ValID(v))) {
+			return nil
+		}
+	}
+	for a := range m.numAxes {
+		if s.Parallel(core.AxisID(a)) != m.s.Parallel(core.AxisID(a)) {
+			return nil
+		}
+	}
+	return m
+}
+
+func (t *tensor) equal(o *tensor) bool {
+	return (t.alloc == nil) == (o.alloc == nil) && slices.Equal(t.alloc, o.alloc) && slices.Equal(t.contig, o.contig) && t.memory == o.memory &&
+		t.position == o.position && t.copyKind == o.copyKind && t.cacheHint == o.cacheHint && slices.Equal(t.swizzle, o.swizzle) && t.buffering == o.buffering
 }
 
 // grow makes room for what was added to the fusion.

@@ -58,6 +58,7 @@ func (s *Scheduled) Verified() (*Mapping, error) {
 	for _, e := range s.analysis().edges {
 		w.exchange(m, e)
 	}
+	s.verified = m
 	return m, errors.Join(w.errs...)
 }
 
