@@ -1,5 +1,5 @@
-// Command nvf works on the text form of a fusion: it prints it, lowers it to a
-// kernel, and runs it, on the CPU or by its kernel in the simulator.
+// Command nvf works on the text form of a fusion: it prints it, rewrites it, lowers
+// it to a kernel, and runs it, on the CPU or by its kernel in the simulator.
 //
 //	nvf COMMAND [flags] [FILE]
 //
@@ -39,6 +39,7 @@ type options struct {
 
 var commands = []command{
 	{"print", "prints the fusion", printFlags, printFusion},
+	{"passes", "rewrites the fusion as it is before it is cut, and tells which passes changed how much", passesFlags, runPasses},
 	{"lower", "shows a stage of the fusion on its way to a kernel", lowerFlags, lowerFusion},
 	{"simulate", "runs the kernel in the simulator, compares with the evaluator and counts the work", simulateFlags, simulateFusion},
 	{"run", "runs the fusion on the CPU and compares with the evaluator", runFlags, runFusion},
