@@ -177,11 +177,15 @@ func number(t testing.TB, name string, otherwise int) int {
 	return n
 }
 
-// TestRandom needs every pass to have changed something. PASSES_PROGRAMS and
-// PASSES_SEED say how many programs there are, and which.
+// TestRandom needs every pass to have changed something in 3000 programs.
+// PASSES_PROGRAMS and PASSES_SEED say how many there are, and which.
 func TestRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(uint64(number(t, "PASSES_SEED", 1)), 0))
-	programs := number(t, "PASSES_PROGRAMS", 3000)
+	enough := 3000
+	if testing.Short() {
+		enough = 600
+	}
+	programs := number(t, "PASSES_PROGRAMS", enough)
 	changes := map[string]int{}
 	for range programs {
 		data := make([]byte, 64+r.IntN(400))
@@ -192,9 +196,7 @@ func TestRandom(t *testing.T) {
 	}
 	t.Log(changes)
 	for _, p := range Passes() {
-		if rare := p.Name == "product without sum" || p.Name == "split and cat" || p.Name == "constant sizes"; !rare {
-			require.Positive(t, changes[p.Name], p.Name)
-		}
+		require.True(t, programs < 3000 || changes[p.Name] > 0, p.Name)
 	}
 }
 
