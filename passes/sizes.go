@@ -14,7 +14,7 @@ import (
 // input cannot say that its size is that of another one, and fusions of equal
 // text are the same to all that follows.
 func constantSizes(f *core.Fusion) (*core.Fusion, int, error) {
-	c := classes{f: f, parent: map[scalar.ID]scalar.ID{}, value: map[scalar.ID]int64{}, bad: map[scalar.ID]bool{}}
+	c := classes{f: f, parent: map[scalar.ID]scalar.ID{}, value: map[scalar.ID]int64{}}
 	for _, id := range f.Order() {
 		for _, r := range f.Expr(id).Requires {
 			if f.Scalars().Op(r.Cond) == scalar.Eq {
@@ -29,8 +29,7 @@ func constantSizes(f *core.Fusion) (*core.Fusion, int, error) {
 			continue
 		}
 		for _, s := range f.Shape(v) {
-			root := c.find(s)
-			if n, ok := c.value[root]; ok && c.isSize(s) && n >= 0 && !c.bad[root] {
+			if n, ok := c.value[c.find(s)]; ok && c.isSize(s) && n >= 0 {
 				sizes[s] = n
 			}
 		}
@@ -50,8 +49,7 @@ func constantSizes(f *core.Fusion) (*core.Fusion, int, error) {
 type classes struct {
 	f      *core.Fusion
 	parent map[scalar.ID]scalar.ID
-	value  map[scalar.ID]int64 // of the root of a set
-	bad    map[scalar.ID]bool  // two values were given
+	value  map[scalar.ID]int64 // of the root of a set; of several, any: none fits
 }
 
 // isSize reports whether s is the symbol of the size of an input.
@@ -81,9 +79,6 @@ func (c *classes) equal(a, b scalar.ID) {
 	}
 	a = c.find(a)
 	if n, ok := c.f.Scalars().ConstInt(b); ok {
-		if m, ok := c.value[a]; ok && m != n {
-			c.bad[a] = true
-		}
 		c.value[a] = n
 		return
 	}
@@ -91,10 +86,7 @@ func (c *classes) equal(a, b scalar.ID) {
 		return
 	}
 	c.parent[b] = a
-	n, ok := c.value[b]
-	m, both := c.value[a]
-	if ok {
+	if n, ok := c.value[b]; ok {
 		c.value[a] = n
 	}
-	c.bad[a] = c.bad[a] || c.bad[b] || ok && both && n != m
 }
