@@ -17,14 +17,7 @@ var shapes = []struct {
 	text func(n int) string
 }{
 	{"layers", layers},
-	{"chain", func(n int) string {
-		b := text("# sizes 1024x1024\n%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n")
-		for i := range n {
-			b.add("%%%d = %s %%%d\n", i+1, []string{"sin", "neg", "tanh"}[i%3], i)
-		}
-		b.add("output %%%d\n", n)
-		return b.String()
-	}},
+	{"chain", chain},
 	{"norms", func(n int) string { // a sum, a difference, a product with rows
 		b := text("# sizes 256x512 512\n%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n%1 = tensor f32 [-1] contiguity=[yes]\n")
 		x, next := 0, 2
@@ -70,6 +63,16 @@ func text(s string) *builder {
 }
 
 func (b *builder) add(format string, args ...any) { fmt.Fprintf(b, format, args...) }
+
+// chain is n pointwise operations one after the other.
+func chain(n int) string {
+	b := text("# sizes 1024x1024\n%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n")
+	for i := range n {
+		b.add("%%%d = %s %%%d\n", i+1, []string{"relu", "neg", "abs"}[i%3], i)
+	}
+	b.add("output %%%d\n", n)
+	return b.String()
+}
 
 // layers are linear and relu, n / 2 of each.
 func layers(n int) string {

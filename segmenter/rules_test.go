@@ -112,6 +112,75 @@ func slicesRepeat(s string, n int) []string {
 	return strings.Split(strings.Repeat(s+"\n", n-1)+s, "\n")
 }
 
+// TestInPlace tells the outputs that are written in place, and the order.
+func TestInPlace(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		inPlace    []bool
+		want       []string
+	}{
+		{"one kernel", matrix + "%1 = exp %0\noutput %1 alias %0", []bool{true}, []string{"kernel: exp"}},
+		{"after a reader", matrix + "%1 = exp %0\n%2 = matmul %0, %0\noutput %1 alias %0\noutput %2", []bool{true, false},
+			[]string{"torch call: matmul", "kernel: exp"}},
+		{"after the reader of a view", matrix + "%1 = exp %0\n%2 = permute %0 dims=[1, 0]\n%3 = matmul %2, %2\noutput %1 alias %0\noutput %3", []bool{true, false},
+			[]string{"view: permute", "torch call: matmul", "kernel: exp"}},
+		{"before a reader that needs it", matrix + "%1 = exp %0\n%2 = matmul %1, %0\noutput %1 alias %0\noutput %2", []bool{false, false},
+			[]string{"kernel: exp", "torch call: matmul"}},
+		{"before a reader of a view that needs it", matrix + "%1 = exp %0\n%2 = permute %0 dims=[1, 0]\n%3 = matmul %1, %2\noutput %1 alias %0\noutput %3", []bool{false, false},
+			[]string{"kernel: exp", "view: permute", "torch call: matmul"}},
+		{"by a call", matrix + "%1 = matmul %0, %0\noutput %1 alias %0", []bool{false}, []string{"torch call: matmul"}},
+		{"an input into another", matrix + "%1 = tensor f32 [64, 64] contiguity=[yes, yes]\noutput %0 alias %1", []bool{false}, nil},
+		{"two that read each other", matrix + "%1 = tensor f32 [64, 64] contiguity=[yes, yes]\n%2 = matmul %0, %1\n%3 = add %2, %0\n%4 = matmul %1, %0\n%5 = sub %4, %1\noutput %3 alias %0\noutput %5 alias %1",
+			[]bool{true, true}, []string{"torch call: matmul", "torch call: matmul", "kernel: add", "kernel: sub"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			shapes := [][]int64{{64, 64}, {64, 64}}[:strings.Count(test.text, "= tensor")]
+			x := parsed(t, test.text, shapes...)
+			p, err := x.check(Options{})
+			require.NoError(t, err)
+			var inPlace []bool
+			for _, o := range p.Outputs {
+				inPlace = append(inPlace, o.InPlace)
+			}
+			require.Equal(t, test.inPlace, inPlace)
+			require.Equal(t, test.want, shown(p))
+		})
+	}
+}
+
+// TestLongChain is cut where compiling would take too long, not where nothing is saved.
+func TestLongChain(t *testing.T) {
+	for n, want := range map[int]int{maxNodes: 1, maxNodes + 1: 2, 300: 4} {
+		x := bound(t, chain(n))
+		p, err := Cut(x.f, x.b, scheduler.Hopper, Options{})
+		require.NoError(t, err)
+		require.Len(t, p.Segments, want)
+	}
+}
+
+// TestPlacement asks again about inputs that lie otherwise.
+func TestPlacement(t *testing.T) {
+	x := parsed(t, "%0 = tensor f32 [64, 64] contiguity=[no, no]\n%1 = exp %0\n%2 = matmul %1, %1\n%3 = exp %2\noutput %3", []int64{64, 64})
+	p, err := x.check(Options{Inputs: []scheduler.Placement{{Strides: []int64{1, 64}, Aligned: 4}}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"kernel: exp", "torch call: matmul", "kernel: exp"}, shown(p))
+	o := Options{Inputs: []scheduler.Placement{{Strides: []int64{1, 64}, Aligned: 4}}, inputs: map[core.ValID]int{x.f.Inputs()[0]: 0}}
+	require.Equal(t, &o.Inputs[0], o.place(x.f.Inputs()[0]))
+	require.Nil(t, o.place(p.Segments[0].Writes[0]))
+}
+
+// TestRefusals has, for what no scheduler takes, what each says, in the names of the whole.
+func TestRefusals(t *testing.T) {
+	x := parsed(t, matrix+"%1 = exp %0\n%2 = matmul %1, %0\noutput %2", []int64{64, 64})
+	p, err := x.check(Options{})
+	require.NoError(t, err)
+	require.Len(t, p.Segments[1].Refusals, 2)
+	for _, r := range p.Segments[1].Refusals {
+		require.Equal(t, "tv2", r.Tensor)
+		require.Contains(t, r.Sentence, "tv2 is the result of matmul()")
+	}
+}
+
 // TestUnderivable names a scalar that is neither an input nor a size of one.
 func TestUnderivable(t *testing.T) {
 	f := core.NewFusion()
