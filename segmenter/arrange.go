@@ -96,6 +96,10 @@ func (a *arrangement) reaches(from int32, parts []int32) bool {
 	if !slices.ContainsFunc(parts, func(i int32) bool { return i != from }) {
 		return false
 	}
+	sought := map[int32]bool{}
+	for _, i := range parts {
+		sought[i] = true
+	}
 	seen, stack := map[int32]bool{from: true}, []int32{from}
 	for len(stack) > 0 {
 		i := stack[len(stack)-1]
@@ -104,7 +108,7 @@ func (a *arrangement) reaches(from int32, parts []int32) bool {
 			if a.program.Work.Visits++; seen[k] {
 				continue
 			}
-			if seen[k] = true; len(seen) > maxSearch || slices.Contains(parts, k) {
+			if seen[k] = true; len(seen) > maxSearch || sought[k] {
 				return true
 			}
 			stack = append(stack, k)

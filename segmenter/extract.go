@@ -287,7 +287,7 @@ func (x *extraction) scalar(s scalar.ID) (scalar.ID, error) {
 func (x *extraction) pass(s scalar.ID) (scalar.ID, error) {
 	f := x.g.f
 	tag := f.Scalars().Tag(s)
-	if !slices.Contains(f.Inputs(), core.ValID(tag.Val)) {
+	if _, ok := x.g.o.inputs[core.ValID(tag.Val)]; !ok {
 		return s, core.InvalidArgumentf("segmenter: the scalar %s cannot be derived: it is neither an input of the fusion nor a size of one", f.Scalars().String(s))
 	}
 	value, err := x.g.b.Value(s)

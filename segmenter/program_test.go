@@ -43,10 +43,22 @@ func newTrial(f *core.Fusion, inputs []fusionfuzz.Input) (*trial, error) {
 // parsed returns the trial of a text, with inputs of the given sizes.
 func parsed(t testing.TB, text string, sizes ...[]int64) *trial {
 	t.Helper()
+	return parsedWith(t, text, nil, sizes...)
+}
+
+// parsedWith is parsed with integers for the scalars of the text, in order.
+func parsedWith(t testing.TB, text string, scalars []int64, sizes ...[]int64) *trial {
+	t.Helper()
 	f, err := core.Parse(text)
 	require.NoError(t, err)
 	f.Freeze()
-	x, err := newTrial(f, fusionfuzz.Inputs(f, 3, sizes...))
+	inputs := fusionfuzz.Inputs(f, 3, sizes...)
+	for i := range inputs {
+		if inputs[i].Array == nil && len(scalars) > 0 {
+			inputs[i].Scalar.I, scalars = scalars[0], scalars[1:]
+		}
+	}
+	x, err := newTrial(f, inputs)
 	require.NoError(t, err)
 	return x
 }

@@ -181,6 +181,28 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestScalars passes the sizes and scalars that a segment does not find in what it reads.
+func TestScalars(t *testing.T) {
+	const rest = "$1 = i.mul %0.0, 3 : index\n%3 = mul %2, $1\noutput %3"
+	const start = "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n$0 = scalar f64\n"
+	for _, test := range []struct {
+		name, text, want string
+	}{
+		{"a size of what is read", start + "%1 = exp %0\n%2 = segment_set %1\n" + rest, "tv2"},
+		{"a size of what is not read", start + "%1 = sum %0 dims=[0, 1] keepdim=false dtype=f32\n%2 = segment_set %1\n" + rest, "tv2, size 0 of tv0"},
+		{"a scalar", start + "%1 = exp %0\n%2 = segment_set %1\n%3 = mul %2, $0\noutput %3", "tv2, scalar c3"},
+		{"a scalar computed from another", start + "%1 = exp %0\n%2 = segment_set %1\n$1 = sin $0 : f64\n%3 = mul %2, $1\noutput %3", "tv2, scalar c3"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			x := parsed(t, test.text, []int64{6, 7})
+			p, err := x.check(Options{})
+			require.NoError(t, err)
+			require.Len(t, p.Segments, 2)
+			require.Equal(t, test.want, p.sources(p.Segments[1]))
+		})
+	}
+}
+
 // TestUnderivable names a scalar that is neither an input nor a size of one.
 func TestUnderivable(t *testing.T) {
 	f := core.NewFusion()
