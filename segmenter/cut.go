@@ -36,7 +36,7 @@ func Cut(f *core.Fusion, b *core.Binding, device scheduler.Device, o Options) (*
 	for i, v := range f.Inputs() {
 		o.inputs[v] = i
 	}
-	c := &cutter{program: &Program{Fusion: f}, b: b, torch: make([]bool, f.NumExprs()), refused: map[core.ExprID][]core.Refusal{}}
+	c := &cutter{program: &Program{Fusion: f}, b: b, torch: make([]bool, f.NumExprs()), direct: make([]bool, f.NumExprs()), refused: map[core.ExprID][]core.Refusal{}}
 	c.judge = &judge{device: device, o: o, work: &c.program.Work, verdicts: map[string]verdict{}}
 	if err := c.sortOut(); err != nil {
 		return nil, err
@@ -59,7 +59,8 @@ type cutter struct {
 	b       *core.Binding
 	g       *graph
 	judge   *judge
-	torch   []bool // by expression: no scheduler takes it alone
+	torch   []bool // as of graph
+	direct  []bool
 	refused map[core.ExprID][]core.Refusal
 }
 
@@ -78,7 +79,7 @@ func (c *cutter) sortOut() error {
 	if len(asked) == 0 {
 		return nil
 	}
-	g, err := newGraph(f, c.b, c.judge.o, all)
+	g, err := newGraph(f, c.b, c.judge.o, all, c.direct)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,8 @@ func (c *cutter) sortOut() error {
 	return nil
 }
 
-// ask marks the expression of node i if no scheduler takes that alone.
+// ask marks the expression of node i if no scheduler takes that alone: as one whose operands
+// must be in memory, if there are some that were computed with it, else as one for torch.
 func (c *cutter) ask(g *graph, i int32) error {
 	x, err := g.extract([]int32{i}, nil)
 	if err != nil {
@@ -105,6 +107,10 @@ func (c *cutter) ask(g *graph, i int32) error {
 		return err
 	}
 	id := g.nodes[i].expr
+	if len(x.exprs) > 1 {
+		c.direct[id] = true
+		return nil
+	}
 	c.refused[id], c.torch[id] = x.named(g, v.refusals), true
 	if e := g.f.Expr(id); e.Op.Torch == "" || e.Op.Class == core.Random {
 		return &core.Unsupported{What: "no scheduler takes " + e.Called.Name + "(), and torch does not compute it", Refusals: c.refused[id]}
@@ -123,7 +129,7 @@ type verified struct {
 // expressions more that no scheduler takes.
 func (c *cutter) round() ([]verified, bool, error) {
 	var err error
-	if c.g, err = newGraph(c.program.Fusion, c.b, c.judge.o, c.torch); err != nil {
+	if c.g, err = newGraph(c.program.Fusion, c.b, c.judge.o, c.torch, c.direct); err != nil {
 		return nil, false, err
 	}
 	p := &partition{graph: c.g, work: &c.program.Work, of: make([]int32, len(c.g.nodes)), recent: map[core.ValID][]int32{}, judge: c.judge}

@@ -18,8 +18,8 @@
 //     over, the axes that it reduces. If that does not say that all goes well, the
 //     schedulers are asked before the groups are joined.
 //  3. The schedulers are asked about each group that is left. One that none takes is
-//     halved. An expression that none takes alone becomes a call of torch, and the
-//     cut is made again.
+//     halved. An expression that none takes alone with what is forwarded to it has that
+//     stored, one that none takes then is a call of torch, and the cut is made again.
 //  4. Groups are put in order, and become segments.
 //
 // # Invariants

@@ -19,7 +19,6 @@ type node struct {
 	expr    core.ExprID
 	kind    Kind
 	reads   []core.ValID // what is in memory and read, also by what is forwarded to it; each once
-	stage   int          // of how many segment_set in a row it needs the results
 	shape   []int64      // what it runs over: sizes other than 1
 	space   float64      // their product
 	weight  float64      // instructions an element, in additions
@@ -50,15 +49,16 @@ type graph struct {
 	values  []value
 	chain   []int  // by expression: how many are computed again with it if it is forwarded; else 0
 	torch   []bool // by expression: no scheduler takes it alone
+	direct  []bool // by expression: no scheduler takes it with what is forwarded to it
 	copied  []bool // by expression that is forwarded: a kernel reads its result from memory
 	order   []core.ExprID
 	anchors map[core.ExprID][]core.ValID
 }
 
 // newGraph returns the graph of f, of which the schedulers take no expression alone
-// that torch marks.
-func newGraph(f *core.Fusion, b *core.Binding, o Options, torch []bool) (*graph, error) {
-	g := &graph{f: f, b: b, o: o, torch: torch, order: f.Order(), values: make([]value, f.NumVals()),
+// that torch marks, nor with what is forwarded to it if direct does.
+func newGraph(f *core.Fusion, b *core.Binding, o Options, torch, direct []bool) (*graph, error) {
+	g := &graph{f: f, b: b, o: o, torch: torch, direct: direct, order: f.Order(), values: make([]value, f.NumVals()),
 		chain: make([]int, f.NumExprs()), copied: make([]bool, f.NumExprs()), anchors: map[core.ExprID][]core.ValID{}}
 	for v := range g.values {
 		g.values[v].node = none
@@ -156,7 +156,7 @@ func (g *graph) describe(v core.ValID) error {
 
 // readsDirectly reports whether the operands of an expression must be in memory.
 func (g *graph) readsDirectly(id core.ExprID) bool {
-	return g.torch[id] || g.f.Expr(id).Op.Class == core.Gather
+	return g.torch[id] || g.direct[id] || g.f.Expr(id).Op.Class == core.Gather
 }
 
 // isView reports whether an expression is stored as another view of its operand:
@@ -180,7 +180,7 @@ func isStrided(op *core.OpInfo) bool {
 // forward decides whether an expression is computed again by those who read it.
 func (g *graph) forward(id core.ExprID) {
 	f, e := g.f, g.f.Expr(id)
-	if g.torch[id] || g.o.apart != nil && g.o.apart(e.Out[0]) {
+	if g.torch[id] || g.direct[id] || g.o.apart != nil && g.o.apart(e.Out[0]) {
 		return
 	}
 	args := f.TensorArgs(e)
@@ -263,19 +263,10 @@ func (g *graph) add(id core.ExprID) error {
 		n.kind = View
 	}
 	n.reads = g.operands(id, n.kind != Kernel || g.readsDirectly(id))
-	n.apart = e.Op.Class == core.Gather || e.Op.Class == core.Resize
+	n.apart = e.Op.Class == core.Gather || e.Op.Class == core.Resize || g.direct[id]
 	n.sealed = e.Op == core.SegmentSetOp || e.Op == core.ScatterOp || g.o.apart != nil && g.o.apart(e.Out[0])
 	for _, v := range n.reads {
-		x := &g.values[v]
-		x.readers++
-		if x.node != none {
-			p := &g.nodes[x.node]
-			stage := p.stage
-			if g.f.Expr(p.expr).Op == core.SegmentSetOp {
-				stage++
-			}
-			n.stage = max(n.stage, stage)
-		}
+		g.values[v].readers++
 	}
 	if err := g.measure(&n); err != nil {
 		return err

@@ -29,7 +29,6 @@ type group struct {
 	nodes   []int32 // ascending
 	next    []int32 // groups that read its results
 	fixed   bool    // nothing joins it
-	stage   int
 	shape   []int64 // what it runs over
 	space   float64
 	weight  float64 // of an element of that
@@ -74,7 +73,7 @@ func (p *partition) definer(v core.ValID) *group {
 // start adds a group of node i alone.
 func (p *partition) start(i int32) *group {
 	n := &p.nodes[i]
-	g := &group{id: int32(len(p.groups)), nodes: []int32{i}, fixed: n.kind != Kernel, stage: n.stage, shape: n.shape, space: n.space,
+	g := &group{id: int32(len(p.groups)), nodes: []int32{i}, fixed: n.kind != Kernel, shape: n.shape, space: n.space,
 		weight: n.weight, work: n.weight * n.space, reduces: n.reduces, kept: n.kept, plain: n.plain}
 	p.groups, p.parent, p.of[i] = append(p.groups, g), append(p.parent, g.id), g.id
 	for _, v := range n.reads {
@@ -104,7 +103,7 @@ func (p *partition) candidates(g *group) []*group {
 	const most, siblings = 16, 3
 	var all []*group
 	add := func(c *group) {
-		if c != nil && c != g && !c.fixed && c.stage == g.stage && len(all) < most && !slices.Contains(all, c) {
+		if c != nil && c != g && !c.fixed && len(all) < most && !slices.Contains(all, c) {
 			all = append(all, c)
 		}
 	}

@@ -57,6 +57,8 @@ func TestRules(t *testing.T) {
 			"%1 = iota length=64 start=0:i64 step=1:i64 dtype=i64\n%2 = broadcast %1 is_broadcast_dim=[false, true]\n%3 = broadcast %1 is_broadcast_dim=[true, false]\n" +
 			"%4 = ge %2, %3\n%5 = where %4, %0, 0.0:f64\n%6 = matmul %5, %0\n%7 = where %4, %6, 1.0:f64\noutput %7",
 			[]string{"kernel: iota broadcast iota broadcast ge where", "torch call: matmul", "kernel: iota broadcast iota broadcast ge where"}},
+		{"what no scheduler takes with what is forwarded", "%0 = tensor bf16 [64] contiguity=[yes]\n%1 = cast %0 dtype=f32\n%2 = broadcast %1 is_broadcast_dim=[false, true]\n%3 = broadcast %1 is_broadcast_dim=[true, false]\n%4 = add %2, %3\noutput %4",
+			[]string{"kernel: cast broadcast broadcast", "kernel: add"}},
 		{"a mask of an input is stored", matrix + "%1 = gt %0, 0.0:f64\n%2 = where %1, %0, 0.0:f64\n%3 = matmul %2, %0\n%4 = where %1, %3, 1.0:f64\noutput %4",
 			[]string{"kernel: gt where", "torch call: matmul", "kernel: where"}},
 		{"a view for torch", matrix + "%1 = permute %0 dims=[1, 0]\n%2 = matmul %0, %1\noutput %2", []string{"view: permute", "torch call: matmul"}},
@@ -68,6 +70,10 @@ func TestRules(t *testing.T) {
 			[]string{"kernel: reshape reshape", "torch call: matmul"}},
 		{"a chain of cheap operations as long as they are computed again", strings.Replace(views, fmt.Sprintf("%%%d = permute", maxChain+1), "#", 1) + fmt.Sprintf("%%%d = matmul %%%d, %%0\noutput %%%d", maxChain+1, maxChain, maxChain+1),
 			append(slicesRepeat("view: permute", maxChain), "torch call: matmul")},
+		{"a longer chain", views + fmt.Sprintf("%%%d = matmul %%%d, %%0\noutput %%%d", maxChain+2, maxChain+1, maxChain+2),
+			[]string{"kernel:" + strings.Repeat(" permute", maxChain+1), "torch call: matmul"}},
+		{"what a cut does not concern stays on its side", matrix + "%1 = exp %0\n%2 = segment_set %1\n%3 = sin %2\n%4 = cos %0\n%5 = add %3, %4\noutput %5",
+			[]string{"kernel: exp segment_set cos", "kernel: sin add"}},
 		{"a random number is drawn once", matrix + "%1 = uniform minval=0.0:f64 maxval=1.0:f64 shape=[64, 64] dtype=f32\n%2 = mul %0, %1\n%3 = matmul %2, %0\n%4 = mul %3, %1\noutput %4",
 			[]string{"kernel: uniform mul", "torch call: matmul", "kernel: mul"}},
 		{"a gather of an input", matrix + "%1 = tensor i64 [64, 1] contiguity=[yes, none]\n%2 = index_select %0, %1 dim=0\n%3 = exp %2\noutput %3", []string{"kernel: index_select exp"}},
@@ -97,6 +103,9 @@ func TestRules(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			sizes := strings.Count(test.text, "[64, 1] contiguity") // the index of a gather
 			shape := [][]int64{{64, 64}}
+			if strings.HasPrefix(test.text, "%0 = tensor bf16 [64] ") {
+				shape[0] = []int64{64}
+			}
 			if strings.Count(test.text, "= tensor") > 1 {
 				shape = append(shape, map[bool][]int64{true: {64, 1}, false: {64, 64}}[sizes > 0])
 			}
