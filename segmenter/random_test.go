@@ -11,6 +11,7 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/fusionfuzz"
+	"nvfuser_go/schedulers/scheduler"
 )
 
 func setting(name string, n int) int {
@@ -70,4 +71,69 @@ func TestRandom(t *testing.T) {
 	}
 	t.Logf("%d programs: %d segments, %d kernels, %d calls of torch, %d views", ran, segments, kernels, torch, views)
 	require.Greater(t, ran, programs/2)
+}
+
+// TestSummaries holds what groups sum up as they are joined against their nodes.
+func TestSummaries(t *testing.T) {
+	joined := 0
+	for k := range 150 {
+		r := rand.New(rand.NewPCG(9, uint64(k)))
+		data := make([]byte, 40+r.IntN(200))
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		c := fusionfuzz.Decode(data)
+		x, err := newTrial(c.Fusion, c.Inputs)
+		if err != nil {
+			continue
+		}
+		work := &Work{}
+		j := &judge{device: scheduler.Hopper, work: work, verdicts: map[string]verdict{}}
+		n := x.f.NumExprs()
+		o := Options{inputs: map[core.ValID]int{}}
+		for i, v := range x.f.Inputs() {
+			o.inputs[v] = i
+		}
+		g, err := newGraph(x.f, x.b, o, make([]bool, n), make([]bool, n))
+		require.NoError(t, err)
+		p := &partition{graph: g, work: work, of: make([]int32, len(g.nodes)), recent: map[core.ValID][]int32{}, judge: j}
+		for i := range g.nodes {
+			require.NoError(t, p.arrive(int32(i)))
+		}
+		for _, a := range p.groups {
+			if p.find(a.id) != a {
+				continue
+			}
+			if len(a.nodes) > 1 {
+				joined++
+			}
+			reads, inside := map[core.ValID]int32{}, map[core.ValID]int32{}
+			var want total
+			for _, i := range a.nodes {
+				for _, v := range g.nodes[i].reads {
+					d := p.definer(v)
+					require.True(t, d == nil || d == a || d.level < a.level)
+					if d == a {
+						inside[v]++
+						continue
+					}
+					if reads[v]++; reads[v] == 1 {
+						want.bytes += g.values[v].bytes
+					}
+				}
+			}
+			for _, i := range a.nodes {
+				for _, v := range x.f.Expr(g.nodes[i].expr).Out {
+					if u := &g.values[v]; u.output || u.readers > inside[v] {
+						want.writes++
+						want.bytesTo += u.bytes
+					}
+				}
+			}
+			want.work = a.work
+			require.Equal(t, want, a.total(), "%v", x.f)
+			require.Len(t, a.reads, len(reads))
+		}
+	}
+	require.Greater(t, joined, 50)
 }

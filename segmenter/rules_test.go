@@ -79,6 +79,8 @@ func TestRules(t *testing.T) {
 		{"a gather of an input", matrix + "%1 = tensor i64 [64, 1] contiguity=[yes, none]\n%2 = index_select %0, %1 dim=0\n%3 = exp %2\noutput %3", []string{"kernel: index_select exp"}},
 		{"a gather of a computed tensor", matrix + "%1 = tensor i64 [64, 1] contiguity=[yes, none]\n%2 = exp %0\n%3 = index_select %2, %1 dim=0\noutput %3",
 			[]string{"kernel: exp", "kernel: index_select"}},
+		{"a gather by computed positions", matrix + "%1 = tensor i64 [64, 1] contiguity=[yes, none]\n%2 = abs %1\n%3 = index_select %0, %2 dim=0\noutput %3",
+			[]string{"kernel: abs", "kernel: index_select"}},
 		{"a gather of a permuted input", matrix + "%1 = tensor i64 [64, 1] contiguity=[yes, none]\n%2 = permute %0 dims=[1, 0]\n%3 = index_select %2, %1 dim=0\noutput %3",
 			[]string{"kernel: permute", "kernel: index_select"}},
 		{"reductions of one kind", matrix + "%1 = sum %0 dims=[1] keepdim=false dtype=f32\n%2 = max %0 dims=[1] keepdim=false dtype=null\n%3 = add %1, %2\noutput %3",
@@ -210,6 +212,16 @@ func TestScalars(t *testing.T) {
 			require.Equal(t, test.want, p.sources(p.Segments[1]))
 		})
 	}
+}
+
+// TestAsksLittle asks about what is promising alone: a result of a reduction that is needed
+// along what was reduced is known to be refused.
+func TestAsksLittle(t *testing.T) {
+	x := parsed(t, matrix+"%1 = sum %0 dims=[1] keepdim=false dtype=f32\n%2 = broadcast %1 is_broadcast_dim=[false, true]\n%3 = sub %0, %2\noutput %3", []int64{64, 64})
+	p, err := x.check(Options{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"kernel: sum", "kernel: broadcast sub"}, shown(p))
+	require.Equal(t, 2, p.Work.Asked)
 }
 
 // TestUnderivable names a scalar that is neither an input nor a size of one.
