@@ -38,15 +38,16 @@ func productWithoutSum(r *core.Rewriting, e *core.Expr, args []core.Arg) ([]core
 	return []core.ValID{out}, w.err
 }
 
-// productType is the type in which the product of two elements of type t is
-// rounded to t, or exact.
+// productType is the type in which the product of two elements of type t is as
+// exact as the accumulator of a sum: what underflows keeps its sign when 0 is
+// added before it is rounded, and loses it after.
 func productType(t dtype.Type) (dtype.Type, bool) {
 	switch t {
 	case dtype.Half: // 22 bits, and far from the ends of the exponent
 		return dtype.Float, true
-	case dtype.BFloat16: // in Float it might be rounded where it is subnormal, and once more after
+	case dtype.BFloat16, dtype.Float: // the exponent needs one bit more than that of Float
 		return dtype.Double, true
-	case dtype.Float, dtype.Double, dtype.Int, dtype.Int32:
+	case dtype.Double, dtype.Int, dtype.Int32:
 		return t, true
 	}
 	return t, false
