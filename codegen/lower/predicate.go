@@ -66,6 +66,9 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 			return g, err
 		}
 		g.tests = tests
+		if !init {
+			g.tests = append(g.tests, c.storedTests()...)
+		}
 	} else if c.s.Memory(t.v) == schedule.Shared {
 		g.tests = c.threadTests(init, nil, nil, nil)
 	}
@@ -185,21 +188,15 @@ func (c *context) rangeTests(init bool) ([]test, error) {
 // is known not to be 0 where the tests hold: loops with such an extent have no
 // iteration.
 func (c *context) testsOf(init, follow bool, domain []core.AxisID, start map[core.AxisID]index, steps []step) (tests []test, ok bool) {
-	w := &unsafeWalk{context: c, unsafe: map[core.AxisID]bool{}, below: map[core.AxisID]index{}, notNegative: map[core.AxisID]bool{}, quotient: map[core.AxisID]core.AxisID{}, known: map[core.AxisID]bool{}}
+	w := c.newUnsafeWalk(start)
 	if follow {
 		tests = c.threadTests(init, w, steps, domain)
 	} else {
 		tests = c.threadTests(init, nil, nil, nil)
 	}
-	for class := range start {
-		w.known[class] = true
-	}
 	ok = true
 	for _, x := range steps {
 		w.step(x)
-		for _, class := range c.graph.relation[x.relation].made(x.forward) {
-			w.known[class] = true
-		}
 		t := c.f.Transform(c.graph.relation[x.relation].t)
 		switch {
 		case !c.mayDivideByZero(x):
@@ -222,6 +219,47 @@ func (c *context) testsOf(init, follow bool, domain []core.AxisID, start map[cor
 		tests = append(tests, test{value[class], scalar.None})
 	}
 	return tests, ok && !slices.ContainsFunc(tests, func(x test) bool { return !isTotal(c.t, x.value, map[scalar.ID]bool{}) })
+}
+
+// storedTests returns the tests that operands are stored where the statement
+// reads them. What is stored as promoted loops run has an element for each of
+// their iterations; loops of the statement that are split further may run past
+// the last one, at points that are in range along its own axes.
+func (c *context) storedTests() []test {
+	var tests []test
+	if c.tensor.reduces { // a reduction goes by its root indices, which are in range
+		return nil
+	}
+	for _, v := range c.f.TensorArgs(c.f.Expr(c.f.Val(c.tensor.v).Def)) {
+		st := &c.tensors[v].storage
+		if !st.promoted {
+			continue
+		}
+		axes := slices.DeleteFunc(except(st.axes, c.sharedIndices(v)), c.isOne)
+		targets := make([]core.AxisID, len(axes))
+		for i, a := range axes {
+			targets[i] = c.m.AlmostExact(a)
+		}
+		start := maps.Clone(c.start)
+		steps, ok := c.path(start, targets, c.tensor.resizes, true)
+		if !ok {
+			continue // it is read by its logical index
+		}
+		w := c.newUnsafeWalk(start)
+		for _, x := range steps {
+			w.step(x)
+		}
+		value := c.walk(start, steps)
+		for i, a := range axes {
+			if class := targets[i]; w.unsafe[class] {
+				tests = append(tests, test{value[class], c.extent(a)})
+			}
+		}
+		for _, class := range slices.Sorted(maps.Keys(w.below)) {
+			tests = append(tests, test{value[class], w.below[class]})
+		}
+	}
+	return tests
 }
 
 // mayDivideByZero reports whether a step divides by an extent that may be 0.
@@ -248,6 +286,14 @@ type unsafeWalk struct {
 	known       map[core.AxisID]bool        // classes that have an index before the step
 }
 
+func (c *context) newUnsafeWalk(start map[core.AxisID]index) *unsafeWalk {
+	w := &unsafeWalk{context: c, unsafe: map[core.AxisID]bool{}, below: map[core.AxisID]index{}, notNegative: map[core.AxisID]bool{}, quotient: map[core.AxisID]core.AxisID{}, known: map[core.AxisID]bool{}}
+	for class := range start {
+		w.known[class] = true
+	}
+	return w
+}
+
 // check tests the index of an axis. That a quotient is in range is seen from what
 // is divided.
 func (w *unsafeWalk) check(a core.AxisID) {
@@ -267,6 +313,11 @@ func (w *unsafeWalk) divides(t *core.Transform) bool {
 
 func (w *unsafeWalk) step(x step) {
 	r := &w.graph.relation[x.relation]
+	defer func() {
+		for _, class := range r.made(x.forward) {
+			w.known[class] = true
+		}
+	}()
 	t := w.f.Transform(r.t)
 	switch {
 	case r.kind == core.Split && !x.forward:

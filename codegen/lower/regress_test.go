@@ -240,6 +240,23 @@ tv4.split(0, 5)
 transform_like(tv4, [tv0, tv2, tv3, tv1])
 inline_most()
 `},
+	// A loop that is split further runs past the promoted loop that its operand is
+	// stored in.
+	{"split of a promoted loop", `%0 = tensor i64 [7] contiguity=[yes]
+%1 = tensor i64 [7, 12] contiguity=[yes, yes]
+%2 = broadcast %0 is_broadcast_dim=[false, true]
+%3 = neg %2
+%4 = sub %1, %3
+output %4
+`, [][]int64{{7}, {7, 12}}, `tv5 = tv2.cache_after()
+tv4.split(1, 4)
+tv4.reorder({2: 1})
+tv4.reorder({0: 2})
+tv4.merge(1, 2)
+transform_like(tv4, [tv1, tv0, tv2, tv5, tv3])
+tv5.split(1, 2)
+inline_most()
+`},
 	// Whether tests can fail in unswitched loops is not asked where it has no value.
 	{"unswitched loop of nothing", `%0 = tensor i64 [2, 0] contiguity=[yes, yes]
 %1 = neg %0
