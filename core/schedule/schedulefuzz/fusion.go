@@ -11,10 +11,12 @@ import (
 	"nvfuser_go/core/scalar"
 )
 
-// A builder makes a random fusion of Int tensors.
+// A builder makes a random fusion of Int or, of which more are in a vector, Int32
+// tensors.
 type builder struct {
 	*rand.Rand
 	f          *core.Fusion
+	dtype      dtype.Type // of inputs
 	tensors    []core.ValID
 	inputs     []fusionfuzz.Input
 	operations []string
@@ -49,7 +51,7 @@ func (b *builder) input(shape []int64) core.ValID {
 		slices.Sort(order)
 	}
 	gaps := b.chance(0.1)
-	in := fusionfuzz.Input{Array: core.NewArray(dtype.Int, shape), Strides: make([]int64, len(shape))}
+	in := fusionfuzz.Input{Array: core.NewArray(b.dtype, shape), Strides: make([]int64, len(shape))}
 	step := int64(1)
 	for _, dim := range slices.Backward(order) {
 		if gaps && b.chance(0.5) {
@@ -62,7 +64,7 @@ func (b *builder) input(shape []int64) core.ValID {
 	if err != nil {
 		panic(err)
 	}
-	v, err := b.f.DefineTensor(core.TensorDescription{Shape: shape, Contiguity: contiguity, StrideOrder: strideOrder, DType: dtype.Int})
+	v, err := b.f.DefineTensor(core.TensorDescription{Shape: shape, Contiguity: contiguity, StrideOrder: strideOrder, DType: b.dtype})
 	if err != nil {
 		panic(err)
 	}
@@ -88,6 +90,9 @@ func (b *builder) apply(name string, args ...core.Arg) (core.ValID, bool) {
 }
 
 func (b *builder) fusion() {
+	if b.dtype = dtype.Int; b.chance(0.3) {
+		b.dtype = dtype.Int32
+	}
 	var shape []int64
 	for n := int64(1); len(shape) < 1+b.IntN(3); {
 		if e := b.size(); n*e <= 200 {
@@ -227,7 +232,11 @@ func (b *builder) reduce(v core.ValID, flags []bool) {
 	if len(dims) == 0 {
 		return
 	}
-	s, ok := b.apply([]string{"sum", "max"}[b.IntN(2)], core.TensorOf(v), core.IntsOf(dims...), core.BoolOf(false), core.DTypeOf(dtype.Null))
+	op, accumulated := "sum", b.dtype // of 32 bits, where sum would make 64 of it by a cast
+	if b.IntN(2) == 1 {
+		op, accumulated = "max", dtype.Null
+	}
+	s, ok := b.apply(op, core.TensorOf(v), core.IntsOf(dims...), core.BoolOf(false), core.DTypeOf(accumulated))
 	if ok && b.chance(0.6) {
 		if w, ok := b.apply("broadcast", core.TensorOf(s), core.BoolsOf(flags...)); ok {
 			b.binary(v, w)

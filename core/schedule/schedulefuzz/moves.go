@@ -176,7 +176,7 @@ func (m *mover) transforms() {
 		}
 		m.transform(reference, m.IntN(7))
 		if n, width := len(m.Loop(reference)), int64(2<<m.IntN(2)); m.moves&Vectors != 0 && n > 0 && m.chance(0.5) {
-			if m.extent(m.Loop(reference)[n-1])%width == 0 || m.chance(0.1) {
+			if m.extent(m.Loop(reference)[n-1])%width == 0 || m.chance(0.3) {
 				m.split(reference, n-1, width, true)
 			}
 		}
@@ -280,15 +280,20 @@ func (m *mover) written() {
 	}
 }
 
-// vectors lets copies move several elements at once.
+// vectors lets copies move several elements at once. Some have fewer in a vector
+// than the innermost loop that they share has iterations, and some vectors reach
+// past the extent that is split.
 func (m *mover) vectors() {
 	for _, v := range m.computed() {
 		n := len(m.Loop(v))
 		if n == 0 || m.operation(v) != core.SetOp && !m.chance(0.02) || !m.chance(0.6) {
 			continue
 		}
-		_, known := m.Fusion().Scalars().ConstInt(m.Fusion().Axis(m.Loop(v)[n-1]).Extent)
-		if width := int64(2 << m.IntN(3)); m.isPlain(v) && known && m.extent(m.Loop(v)[n-1])%width == 0 && m.chance(0.5) {
+		inner := m.Fusion().Axis(m.Loop(v)[n-1]).Extent
+		extent, known := m.Fusion().Scalars().ConstInt(inner)
+		width := int64(2 << m.IntN(3))
+		whole := known && extent%width == 0
+		if m.isPlain(v) && (whole && m.chance(0.5) || m.chance(0.15)) || !m.isPlain(v) && known && extent > width && m.chance(0.5) {
 			m.split(v, n-1, width, true)
 			n = len(m.Loop(v))
 		}

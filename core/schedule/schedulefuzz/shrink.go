@@ -221,7 +221,15 @@ func (t *draft) program(script schedule.Script) *Program {
 			return renamed[name]
 		})
 	}
-	p, err := parsed(strings.Join(t.lines, "\n")+"\n", inputs)
+	f, err := core.Parse(strings.Join(t.lines, "\n") + "\n")
+	if err != nil {
+		return nil
+	}
+	printed := map[string]string{} // of tensors of f, which prints its expressions in another order
+	for v, name := range f.ParsedNames() {
+		printed[f.Name(v)] = name
+	}
+	p, err := parsed(f.String(), inputs)
 	if err != nil {
 		return nil
 	}
@@ -232,7 +240,7 @@ func (t *draft) program(script schedule.Script) *Program {
 	names := map[string]string{} // of tensors of the old schedule
 	for from, to := range renamed {
 		if from[0] == '%' {
-			names["tv"+from[1:]] = "tv" + to[1:]
+			names["tv"+from[1:]] = printed["tv"+to[1:]]
 		}
 	}
 	rerun(p.Schedule, script, names)
