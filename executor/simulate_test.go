@@ -3,6 +3,7 @@ package executor_test
 import (
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -297,6 +298,14 @@ func TestSimulateRandom(t *testing.T) {
 	require.Greater(t, rules["right"], 500)
 }
 
+// constantReshape has a tensor of 14 * N bytes that each thread computes as a whole.
+const constantReshape = `%0 = tensor bool [N, 2, 7] contiguity=[no, no, no] stride_order=[1, 2, 0]
+%1 = broadcast %0 is_broadcast_dim=[false, false, false, true, true]
+$0 = i.mul N, 2 : index
+%2 = reshape %1 new_shape=[$0, 7, 1, 1]
+output %2
+`
+
 // TestSimulateHeldWhole: where what reads a tensor runs in other loops, the
 // schedulers choose a schedule with fewer copies or refuse; lowering has nothing to.
 func TestSimulateHeldWhole(t *testing.T) {
@@ -317,6 +326,8 @@ $0 = i.mul %0.0, %0.1 : index
 %2 = reshape %1 new_shape=[$0, %0.2, 1, 1]
 output %2
 `, [][]int64{{3, 2, 7}}, "pointwise: register size"},
+		{"what registers hold", strings.ReplaceAll(constantReshape, "N", "3"), [][]int64{{3, 2, 7}}, ""},
+		{"more than registers hold", strings.ReplaceAll(constantReshape, "N", "73"), [][]int64{{73, 2, 7}}, "pointwise: register size"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f, err := core.Parse(test.text)

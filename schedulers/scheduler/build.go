@@ -45,8 +45,14 @@ func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(*
 	return s, checkRegisters(m)
 }
 
+// maxRegisterBytes are those of the 255 registers that a thread has at most. What
+// does not fit lies in memory that the driver sets aside for each thread that a
+// device can hold: 64 KB for each were 17 GB on an H100, and a launch ran out of
+// memory.
+const maxRegisterBytes = 255 * 4
+
 // checkRegisters refuses a schedule in which a thread keeps a tensor in registers
-// along an axis whose size is not constant: no number of registers holds that.
+// that it has not: along an axis whose size is not constant, or too large.
 func checkRegisters(m *schedule.Mapping) error {
 	s := m.Scheduled()
 	f := s.Fusion()
@@ -54,11 +60,20 @@ func checkRegisters(m *schedule.Mapping) error {
 		if f.Val(v).Input || s.Memory(v) != schedule.Local {
 			continue
 		}
+		bytes := int64(f.Val(v).DType.Size())
 		for _, a := range kept(m, v) {
 			kind := f.Axis(a).Kind
-			if _, isConst := f.Scalars().ConstInt(f.Axis(a).Extent); !isConst && kind != core.Reduce && kind != core.Broadcast {
+			if kind == core.Reduce || kind == core.Broadcast {
+				continue
+			}
+			n, isConst := f.Scalars().ConstInt(f.Axis(a).Extent)
+			if !isConst {
 				return &schedule.Refused{Refusal: core.Refusal{Rule: "register size", Tensor: f.Name(v), Sentence: fmt.Sprintf(
 					"%s is read in other loops than it is computed in, and cannot be kept in registers till then: its size is not constant", f.Name(v))}}
+			}
+			if bytes *= min(n, maxRegisterBytes+1); bytes > maxRegisterBytes {
+				return &schedule.Refused{Refusal: core.Refusal{Rule: "register size", Tensor: f.Name(v), Sentence: fmt.Sprintf(
+					"%s is read in other loops than it is computed in, and a thread has registers for %d bytes of it till then, not for %d or more", f.Name(v), maxRegisterBytes, bytes)}}
 			}
 		}
 	}

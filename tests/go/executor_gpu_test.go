@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"unsafe"
@@ -276,9 +277,9 @@ func deviceAccuracies(c *fusionfuzz.Case) map[core.ValID]fusionfuzz.Accuracy {
 			a := max(all[v], from)
 			narrow := epsilon(t) > 0 // rounding makes a small difference a large one
 			switch {
-			case from == fusionfuzz.Approximate && (!real || narrow || !movesOnly(e)):
+			case from == fusionfuzz.Approximate && (!real || narrow || !movesOnly(f, e)):
 				a = fusionfuzz.Unspecified
-			case real && !movesOnly(e):
+			case real && !movesOnly(f, e):
 				a = max(a, fusionfuzz.Approximate)
 				if c.Wild {
 					a = fusionfuzz.Unspecified
@@ -290,11 +291,14 @@ func deviceAccuracies(c *fusionfuzz.Case) map[core.ValID]fusionfuzz.Accuracy {
 	return all
 }
 
-// movesOnly reports whether the results of e are elements of its operands.
-func movesOnly(e *core.Expr) bool {
+// movesOnly reports whether the results of e are elements of its operands, or
+// those with another sign.
+func movesOnly(f *core.Fusion, e *core.Expr) bool {
 	switch e.Op {
-	case core.CastOp, core.SetOp, core.WhereOp, core.NegOp, core.AbsOp, core.MaximumOp, core.MinimumOp:
+	case core.CastOp, core.SetOp, core.WhereOp, core.NegOp, core.MaximumOp, core.MinimumOp:
 		return true
+	case core.AbsOp: // of a complex number a square root
+		return !slices.ContainsFunc(f.TensorArgs(e), func(v core.ValID) bool { return f.Val(v).DType.IsComplex() })
 	}
 	switch e.Op.Class {
 	case core.View, core.Resize, core.Gather:
