@@ -6,7 +6,6 @@ package main
 import "C"
 
 import (
-	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -214,7 +213,7 @@ func (p *prepared) describeInputs(memory *cutter, inputs []executor.Input, place
 			like[i].device_type, like[i].device_index = C.NVF_CUDA, C.int32_t(x.Device.Index)
 		}
 		if x.Data != nil {
-			alignments[i] = 1 + C.int8_t(min(bits.TrailingZeros64(uint64(uintptr(x.Data))), 4))
+			alignments[i] = 1 + C.int8_t(executor.AlignmentOf(x.Data))
 		}
 	}
 	p.block.like, p.block.alignments = unsafe.SliceData(like), unsafe.SliceData(alignments)

@@ -3,7 +3,6 @@ package executor
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strings"
 
@@ -75,7 +74,7 @@ func placeOutputs(outputs []OutputDescription, s *schedule.Scheduled) {
 func alignments(inputs []Input) []int {
 	aligned := make([]int, len(inputs))
 	for i := range inputs {
-		aligned[i] = 1 << min(bits.TrailingZeros64(uint64(uintptr(inputs[i].Data))), 4)
+		aligned[i] = 1 << AlignmentOf(inputs[i].Data)
 	}
 	return aligned
 }

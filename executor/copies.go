@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"slices"
 
 	"nvfuser_go/core"
@@ -117,7 +118,7 @@ func folded(from, to *located) (sizes []int64, strides [2][]int64) {
 			dims = append(dims, d)
 		}
 	}
-	slices.SortStableFunc(dims, func(a, b int) int { return int(min(max(to.strides[b]-to.strides[a], -1), 1)) })
+	slices.SortStableFunc(dims, func(a, b int) int { return cmp.Compare(to.strides[b], to.strides[a]) })
 	for _, d := range dims {
 		n, s := to.sizes[d], [2]int64{from.strides[d], to.strides[d]}
 		if k := len(sizes) - 1; k >= 0 && strides[0][k] == n*s[0] && strides[1][k] == n*s[1] {

@@ -2,7 +2,6 @@ package executor_test
 
 import (
 	"encoding/binary"
-	"errors"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -198,20 +197,7 @@ func (s *stage) check(e *executor.Executor, c *fusionfuzz.Case, candidate int, s
 		require.NotNil(t, plan.Device)
 		got, _, err = p.runBy(t, plan, func(outputs []unsafe.Pointer) error { return s.run(plan, p.inputs, outputs, random) })
 	}
-	var refused *core.Unsupported
-	if errors.As(err, &refused) {
-		require.NotEmpty(t, refused.Refusals)
-		return false, err
-	}
-	if wantErr != nil {
-		require.Error(t, err, "%s\n%v", c.Fusion, wantErr)
-		return true, nil
-	}
-	requireNoError(t, err)
-	if d := c.Check(want, got); d != "" {
-		t.Fatal(d)
-	}
-	return true, nil
+	return judge(t, c, want, wantErr, got, err)
 }
 
 func never(int) bool { return false }

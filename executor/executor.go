@@ -3,7 +3,6 @@ package executor
 import (
 	"encoding/binary"
 	"math"
-	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -172,7 +171,7 @@ func (e *Executor) AppendKey(key []byte, inputs []Input, o Options) []byte {
 	key = e.appendKey(key, inputs)
 	if e.byHand != nil || o.Simulate { // kernels may move vectors
 		for i := range inputs {
-			key = append(key, byte(min(bits.TrailingZeros64(uint64(uintptr(inputs[i].Data))), 4)))
+			key = append(key, byte(AlignmentOf(inputs[i].Data)))
 		}
 	}
 	if e.overlaps(inputs) { // which a plan of the CPU sees when it runs
@@ -263,7 +262,7 @@ func (x *Input) alignment() byte {
 	case x.Device.Type == CPU:
 		return 1
 	}
-	return 1 + byte(min(bits.TrailingZeros64(uint64(uintptr(x.Data))), 4))
+	return 1 + byte(AlignmentOf(x.Data))
 }
 
 // build builds the plan for inputs once, however many goroutines ask for it.

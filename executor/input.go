@@ -1,7 +1,9 @@
 package executor
 
 import (
+	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"unsafe"
 
@@ -40,6 +42,13 @@ type Input struct {
 	Data           unsafe.Pointer // of the element of index 0
 	Sizes, Strides []int64        // strides in elements
 	Scalar         scalar.Value   // of a scalar
+}
+
+// AlignmentOf returns the logarithm of the largest power of two, up to 16 bytes,
+// that divides an address: what the width of accesses depends on. That of no memory
+// is 4. Package capi has the same in C, for calls that do not come to Go.
+func AlignmentOf(data unsafe.Pointer) int {
+	return min(bits.TrailingZeros64(uint64(uintptr(data))), 4)
 }
 
 // check holds the inputs against the definition, and returns the sizes and
@@ -164,7 +173,7 @@ func overlapsItself(sizes, strides []int64) bool {
 			dims = append(dims, d)
 		}
 	}
-	slices.SortFunc(dims, func(a, b int) int { return int(min(max(strides[a]-strides[b], -1), 1)) })
+	slices.SortFunc(dims, func(a, b int) int { return cmp.Compare(strides[a], strides[b]) })
 	extent := int64(1)
 	for _, d := range dims {
 		if strides[d] < extent {

@@ -44,6 +44,13 @@ func checkCandidate(t testing.TB, c *fusionfuzz.Case, candidate int) (bool, erro
 	p := prepare(c)
 	want, wantErr := c.Fusion.Eval(p.arrays, p.scalars, random)
 	got, _, err := p.runWith(t, executorOf(t, c.Fusion), executor.Options{Simulate: true, Candidate: candidate}, random)
+	return judge(t, c, want, wantErr, got, err)
+}
+
+// judge holds what a plan of c gave, or the error of making or running it, against
+// the evaluator. It reports false if a scheduler or the lowering refused.
+func judge(t testing.TB, c *fusionfuzz.Case, want []*core.Array, wantErr error, got []*core.Array, err error) (bool, error) {
+	t.Helper()
 	var refused *core.Unsupported
 	if errors.As(err, &refused) {
 		require.NotEmpty(t, refused.Refusals)

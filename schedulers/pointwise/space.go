@@ -1,6 +1,7 @@
 package pointwise
 
 import (
+	"cmp"
 	"slices"
 
 	"nvfuser_go/core"
@@ -287,7 +288,7 @@ func (p *space) sort() {
 				if t.step(i) == 0 || t.step(j) == 0 {
 					return 0
 				}
-				return int(min(max(t.step(j)-t.step(i), -1), 1))
+				return cmp.Compare(t.step(j), t.step(i))
 			})
 		}
 	}
