@@ -157,6 +157,51 @@ func (f *Fusion) Axes(v ValID) []AxisID {
 // Rank returns the number of dimensions of v.
 func (f *Fusion) Rank(v ValID) int { return len(f.Axes(v)) }
 
+// Dimensions returns those of v whose axes are in list, in its order.
+func (f *Fusion) Dimensions(v ValID, list []AxisID) []int {
+	var order []int
+	axes := f.Axes(v)
+	for _, a := range list {
+		if d := slices.Index(axes, a); d >= 0 {
+			order = append(order, d)
+		}
+	}
+	return order
+}
+
+// DeclaredOrder returns the dimensions of v from the outermost in memory to the
+// innermost, as its allocation domain fixes them; nil if it has none.
+func (f *Fusion) DeclaredOrder(v ValID) []int {
+	alloc := f.vals[v].Domain.Alloc
+	if alloc == nil {
+		return nil
+	}
+	return f.Dimensions(v, alloc)
+}
+
+// LeadingOperand returns the first tensor operand of an elementwise e that has an
+// element for each of the result, or NoVal: in its memory order the result lies.
+func (f *Fusion) LeadingOperand(e *Expr) ValID {
+	for _, a := range e.Args {
+		if a.Kind == TensorArg && f.IsWhole(a.Tensor, e.Out[0]) {
+			return a.Tensor
+		}
+	}
+	return NoVal
+}
+
+// IsWhole reports whether u, of the same dimensions, has an element for each of v:
+// is broadcast along none that v is not.
+func (f *Fusion) IsWhole(u, v ValID) bool {
+	result := f.Axes(v)
+	for d, a := range f.Axes(u) {
+		if f.axes[a].Kind == Broadcast && f.axes[result[d]].Kind != Broadcast {
+			return false
+		}
+	}
+	return true
+}
+
 // Size returns the extent that a shows to the user.
 func (f *Fusion) Size(a AxisID) scalar.ID {
 	if x := &f.axes[a]; x.Expanded != scalar.None {

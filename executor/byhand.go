@@ -62,7 +62,7 @@ func placeOutputs(outputs []OutputDescription, s *schedule.Scheduled) {
 	for k, o := range f.Outputs() {
 		if alloc, set := s.Allocation(o.Val); set && o.Alias == core.NoVal {
 			// Lowering refuses axes that are made from dimensions.
-			if order := dimensions(f, o.Val, alloc); len(order) == len(outputs[k].Sizes) {
+			if order := f.Dimensions(o.Val, alloc); len(order) == len(outputs[k].Sizes) {
 				outputs[k].Strides = denseStrides(f, o.Val, outputs[k].Sizes, order)
 			}
 		}

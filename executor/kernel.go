@@ -142,7 +142,7 @@ func (c *compiled) promise(h kir.HostValue) scalar.Facts {
 func (c *compiled) layOut(outputs []OutputDescription) error {
 	for k, o := range c.s.Fusion().Outputs() {
 		f, d := c.s.Fusion(), &outputs[c.outputs[k]]
-		if _, set := c.s.Allocation(o.Val); set || o.Alias != core.NoVal || declaredOrder(f, o.Val) != nil {
+		if _, set := c.s.Allocation(o.Val); set || o.Alias != core.NoVal || f.DeclaredOrder(o.Val) != nil {
 			continue
 		}
 		order := d.order()

@@ -83,62 +83,22 @@ func memoryOrders(f *core.Fusion) map[core.ValID][]int {
 	orders := map[core.ValID][]int{}
 	for _, v := range f.Inputs() {
 		if f.Val(v).Tensor {
-			orders[v] = declaredOrder(f, v)
+			orders[v] = f.DeclaredOrder(v)
 		}
 	}
 	for _, id := range f.Order() {
 		e := f.Expr(id)
 		for _, v := range e.Out {
-			if o := declaredOrder(f, v); o != nil {
+			if o := f.DeclaredOrder(v); o != nil {
 				orders[v] = o
 			} else if e.Op.Class == core.Elementwise {
-				if u := leading(f, e); u != core.NoVal {
+				if u := f.LeadingOperand(e); u != core.NoVal {
 					orders[v] = orders[u]
 				}
 			}
 		}
 	}
 	return orders
-}
-
-// declaredOrder returns the order that the allocation domain of v fixes, or nil.
-func declaredOrder(f *core.Fusion, v core.ValID) []int {
-	alloc := f.Val(v).Domain.Alloc
-	if alloc == nil {
-		return nil
-	}
-	return dimensions(f, v, alloc)
-}
-
-// dimensions returns those of v that are in alloc, in its order.
-func dimensions(f *core.Fusion, v core.ValID, alloc []core.AxisID) []int {
-	var order []int
-	axes := f.Axes(v)
-	for _, a := range alloc {
-		if d := slices.Index(axes, a); d >= 0 {
-			order = append(order, d)
-		}
-	}
-	return order
-}
-
-// leading returns the first tensor operand of e that has an element for each of
-// the result, or NoVal.
-func leading(f *core.Fusion, e *core.Expr) core.ValID {
-	result := f.Axes(e.Out[0])
-	for _, a := range e.Args {
-		if a.Kind != core.TensorArg {
-			continue
-		}
-		whole := true
-		for d, axis := range f.Axes(a.Tensor) {
-			whole = whole && (f.Axis(axis).Kind != core.Broadcast || f.Axis(result[d]).Kind == core.Broadcast)
-		}
-		if whole {
-			return a.Tensor
-		}
-	}
-	return core.NoVal
 }
 
 // denseStrides returns the strides of a dense tensor of the sizes of v.

@@ -102,18 +102,23 @@ func MemoryOrders(f *core.Fusion) map[core.ValID][]int {
 	}
 	for _, v := range f.Inputs() {
 		if f.Val(v).Tensor {
-			note(seen, v, declaredOrder(f, v))
-			note(kept, v, declaredOrder(f, v))
+			note(seen, v, f.DeclaredOrder(v))
+			note(kept, v, f.DeclaredOrder(v))
 		}
 	}
 	for _, id := range f.Order() {
 		e := f.Expr(id)
 		for _, v := range e.Out {
-			visible, own := declaredOrder(f, v), declaredOrder(f, v)
-			if u := leading(f, e); visible == nil && e.Op.Class == core.Elementwise && u != core.NoVal {
-				visible, own = seen[u], kept[u]
-			} else if visible == nil {
+			visible := f.DeclaredOrder(v)
+			own := visible
+			switch {
+			case visible != nil:
+			case e.Op.Class != core.Elementwise:
 				own = carried(f, e, kept)
+			default:
+				if u := f.LeadingOperand(e); u != core.NoVal {
+					visible, own = seen[u], kept[u]
+				}
 			}
 			note(seen, v, visible)
 			if isOutput[v] {
@@ -123,44 +128,6 @@ func MemoryOrders(f *core.Fusion) map[core.ValID][]int {
 		}
 	}
 	return kept
-}
-
-// declaredOrder returns the order that the allocation domain of v fixes, or nil.
-func declaredOrder(f *core.Fusion, v core.ValID) []int {
-	alloc := f.Val(v).Domain.Alloc
-	if alloc == nil {
-		return nil
-	}
-	var order []int
-	axes := f.Axes(v)
-	for _, a := range alloc {
-		if d := slices.Index(axes, a); d >= 0 {
-			order = append(order, d)
-		}
-	}
-	return order
-}
-
-// leading returns the first tensor operand of e that has an element for each of
-// the result, or NoVal.
-func leading(f *core.Fusion, e *core.Expr) core.ValID {
-	for _, a := range e.Args {
-		if a.Kind == core.TensorArg && e.Op.Class == core.Elementwise && isWhole(f, a.Tensor, e.Out[0]) {
-			return a.Tensor
-		}
-	}
-	return core.NoVal
-}
-
-// isWhole reports whether operand u has an element for each of v.
-func isWhole(f *core.Fusion, u, v core.ValID) bool {
-	result := f.Axes(v)
-	for d, a := range f.Axes(u) {
-		if f.Axis(a).Kind == core.Broadcast && f.Axis(result[d]).Kind != core.Broadcast {
-			return false
-		}
-	}
-	return true
 }
 
 // carried returns the order of the operand of a view for its result, or nil.
@@ -257,7 +224,7 @@ func Writes(f *core.Fusion) []Write {
 
 // readsWhole reports whether all that e reads of in is at the place of its result.
 func readsWhole(f *core.Fusion, e *core.Expr, in core.ValID) bool {
-	return !slices.ContainsFunc(f.TensorArgs(e), func(v core.ValID) bool { return v == in && !isWhole(f, v, e.Out[0]) })
+	return !slices.ContainsFunc(f.TensorArgs(e), func(v core.ValID) bool { return v == in && !f.IsWhole(v, e.Out[0]) })
 }
 
 // pointwise returns the expressions from which v is computed element by element.
@@ -273,7 +240,7 @@ func pointwise(f *core.Fusion, v core.ValID) map[core.ExprID]bool {
 		}
 		found[id] = true
 		for _, u := range f.TensorArgs(f.Expr(id)) {
-			if isWhole(f, u, v) {
+			if f.IsWhole(u, v) {
 				stack = append(stack, u)
 			}
 		}
