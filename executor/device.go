@@ -20,19 +20,15 @@ import (
 // generator, or their addresses where [Options] say so, and scalars.
 type DeviceProgram struct {
 	Device     int
+	Phases     []Phase
 	Launches   []cudadrv.LaunchBlock // in order, on one stream
+	Calls      []TorchCall
 	Workspaces []Workspace
 	Scalars    int    // 64-bit words that Evaluate fills; 0: calls differ in addresses alone
 	Draws      uint64 // by which a run moves the offset of the random generator: a multiple of 4
 
 	words   hostWords
 	kernels []*compiled // by launch
-}
-
-// A Workspace is memory of the device that belongs to one run.
-type Workspace struct {
-	Bytes  int64
-	Zeroed bool // it must hold zeros when the first launch begins
 }
 
 // Counts returns how many values a call brings.

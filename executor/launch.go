@@ -49,6 +49,7 @@ func (e *Executor) planOnDevice(b *core.Binding, inputs []Input, o Options, devi
 // finish makes known what the launches need.
 func (l *launcher) finish(kernels []*compiled) {
 	p := l.p
+	p.Device.Phases = []Phase{p.onePhase()}
 	p.Device.words.compile(p.inputs)
 	p.Device.Scalars = len(p.Device.words.list)
 	for i := range p.Device.Launches {
@@ -444,6 +445,6 @@ func (l *launcher) memory(h *host, a *kir.Argument, in, out func(int) memory) (m
 // workspace adds a workspace.
 func (l *launcher) workspace(bytes int64, zeroed bool) memory {
 	d := l.p.Device
-	d.Workspaces = append(d.Workspaces, Workspace{bytes, zeroed})
+	d.Workspaces = append(d.Workspaces, Workspace{Bytes: bytes, Zeroed: zeroed})
 	return memory{cudadrv.WorkspacePointer, len(d.Workspaces) - 1}
 }

@@ -1,0 +1,112 @@
+package executor
+
+import (
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+)
+
+// A Slot is memory of a run, by the place of its address among the words of a call:
+// inputs, outputs, workspaces ([Plan.Counts]).
+type Slot int
+
+// A Phase is what a run does without going back to torch but for memory: it
+// allocates, launches, calls torch at most once, and gives memory back, in this
+// order. All of it is ordered on one stream, so that memory may be given back as soon
+// as the work that uses it was submitted.
+type Phase struct {
+	Allocate []Slot // outputs, and workspaces of which Made is Allocated
+	Launches int    // how many of the program's: those after the ones of phases before
+	Call     int    // of the program's Calls; -1: none
+	Release  []Slot // workspaces that nothing reads any more, also results of calls
+}
+
+// Made says where the memory of a workspace comes from.
+type Made uint8
+
+const (
+	Allocated Made = iota // by the caller
+	Part                  // it lies in another slot
+	Result                // of a call of torch
+)
+
+// A Workspace is memory of a run that is no input and no output.
+type Workspace struct {
+	Bytes  int64
+	Zeroed bool // it must hold zeros when the first launch after its allocation begins
+
+	Made   Made
+	Of     Slot  // of a Part: in which it lies, a slot before its own
+	Offset int64 // of a Part, in bytes
+
+	// What it is to torch. Without sizes and strides of a tensor it is Bytes elements
+	// of a byte.
+	Tensor         bool
+	DType          dtype.Type
+	Sizes, Strides []int64
+}
+
+// A TorchCall computes one expression by torch.
+type TorchCall struct {
+	Name      string         // of the operation, as the user called it
+	Spec      string         // what is called, as JSON: see CallSpec
+	Arguments []CallArgument // in the order that the spec numbers them
+	Results   []CallResult
+	Fusion    *core.Fusion // the expression alone; its inputs are the arguments
+}
+
+// A CallArgument is a tensor, or a number of the words of a call.
+type CallArgument struct {
+	Slot Slot // -1: a number
+	// Whole: the tensor is that of the slot, as it was allocated, or given as an input.
+	// Else it is seen as below.
+	Whole          bool
+	DType          dtype.Type // of a number too
+	Sizes, Strides []int64
+	Offset         int64 // in elements
+
+	Word int // of a number: the first of its words, by position among scalars
+}
+
+// A CallResult is where a result of a call goes. It is memory of its own, with these
+// strides; the caller copies what torch returned if it is not.
+type CallResult struct {
+	Slot           Slot // an output, or a workspace of which Made is Result; -1: nobody reads it
+	DType          dtype.Type
+	Sizes, Strides []int64
+}
+
+// onePhase returns the phase of a program without calls.
+func (p *Plan) onePhase() Phase {
+	phase := Phase{Launches: len(p.Device.Launches), Call: -1}
+	n := p.Counts()
+	for k := range p.Outputs {
+		if o := &p.Outputs[k]; !o.Hidden && o.SameAs < 0 {
+			phase.Allocate = append(phase.Allocate, Slot(n.Inputs+k))
+		}
+	}
+	for i := range p.Device.Workspaces {
+		phase.Allocate = append(phase.Allocate, Slot(n.Inputs+n.Outputs+i))
+	}
+	return phase
+}
+
+// A CallSpec says what a call of torch is, in JSON, for whoever makes a callable of
+// it. That takes the tensors and numbers of [TorchCall].Arguments, by position, and
+// gives a tensor for each of Results, of its dtype, sizes and strides, which shares no
+// memory with others.
+type CallSpec struct {
+	Called     string       `json:"called"`     // as the user called the operation, for messages
+	Where      string       `json:"where"`      // the user's line
+	Expression string       `json:"expression"` // of Python, over the names of parameters, torch and F
+	Parameters [][2]string  `json:"parameters"` // names and values, as Python: "_0" is argument 0, others are constants
+	Arguments  int          `json:"arguments"`  // how many there are
+	Results    []ResultSpec `json:"results"`
+}
+
+// A ResultSpec is what a result must be.
+type ResultSpec struct {
+	DType   string  `json:"dtype"` // as torch names it, such as "bfloat16"
+	Sizes   []int64 `json:"sizes"`
+	Strides []int64 `json:"strides"`
+	Kept    bool    `json:"kept"` // false: None may stand for it
+}
