@@ -14,32 +14,20 @@ type Slot int
 // order. All of it is ordered on one stream, so that memory may be given back as soon
 // as the work that uses it was submitted.
 type Phase struct {
-	Allocate []Slot // outputs, and workspaces of which Made is Allocated
+	Allocate []Slot // outputs and workspaces that are no results of calls
 	Launches int    // how many of the program's: those after the ones of phases before
 	Call     int    // of the program's Calls; -1: none
 	Release  []Slot // workspaces that nothing reads any more, also results of calls
 }
 
-// Made says where the memory of a workspace comes from.
-type Made uint8
-
-const (
-	Allocated Made = iota // by the caller
-	Part                  // it lies in another slot
-	Result                // of a call of torch
-)
-
 // A Workspace is memory of a run that is no input and no output.
 type Workspace struct {
 	Bytes  int64
 	Zeroed bool // it must hold zeros when the first launch after its allocation begins
+	Result bool // a call of torch makes it: it is not allocated
 
-	Made   Made
-	Of     Slot  // of a Part: in which it lies, a slot before its own
-	Offset int64 // of a Part, in bytes
-
-	// What it is to torch. Without sizes and strides of a tensor it is Bytes elements
-	// of a byte.
+	// What it is to torch. Where Tensor is false it is Bytes elements of a byte, in
+	// which several tensors may lie.
 	Tensor         bool
 	DType          dtype.Type
 	Sizes, Strides []int64
@@ -70,7 +58,7 @@ type CallArgument struct {
 // A CallResult is where a result of a call goes. It is memory of its own, with these
 // strides; the caller copies what torch returned if it is not.
 type CallResult struct {
-	Slot           Slot // an output, or a workspace of which Made is Result; -1: nobody reads it
+	Slot           Slot // an output, or a workspace that is a Result; -1: nobody reads it
 	DType          dtype.Type
 	Sizes, Strides []int64
 }
