@@ -23,7 +23,8 @@ type Patch struct {
 	Offset int // a multiple of Size
 	Size   int // bytes: 8, or 1, 2, 4 or 8 of a scalar, the first of its word
 	Value  ValueKind
-	Index  int // of an input, output, workspace or word of scalars, else 0
+	Index  int    // of an input, output, workspace or word of scalars, else 0
+	Add    uint64 // to the value: bytes to an address, or how many numbers were drawn before to the random offset; else 0
 }
 
 // A ValueKind says what a Patch holds.
@@ -119,6 +120,8 @@ func (l *LaunchBlock) Check() error {
 			return fmt.Errorf("patch at %d of %v %d: there is no such value", p.Offset, p.Value, p.Index)
 		case p.Size != 8 && (p.Value != ScalarWord || p.Size != 1 && p.Size != 2 && p.Size != 4):
 			return fmt.Errorf("patch at %d of %v %d has %d bytes", p.Offset, p.Value, p.Index, p.Size)
+		case p.Add != 0 && (p.Value == ScalarWord || p.Value == RandomSeed):
+			return fmt.Errorf("patch at %d of %v %d adds %d to it", p.Offset, p.Value, p.Index, p.Add)
 		case p.Offset < end || p.Offset%p.Size != 0 || p.Offset+p.Size > len(l.Arguments):
 			return fmt.Errorf("patch at %d of %v %d: not at a multiple of %d from %d on in %d bytes", p.Offset, p.Value, p.Index, p.Size, end, len(l.Arguments))
 		}
@@ -145,7 +148,7 @@ func (l *LaunchBlock) Fill(into []byte, v CallValues) error {
 			return err
 		}
 		var bytes [8]byte
-		binary.LittleEndian.PutUint64(bytes[:], words[at])
+		binary.LittleEndian.PutUint64(bytes[:], words[at]+p.Add)
 		copy(into[p.Offset:p.Offset+p.Size], bytes[:])
 	}
 	return nil

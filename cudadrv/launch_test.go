@@ -13,8 +13,8 @@ func block() *cudadrv.LaunchBlock {
 	return &cudadrv.LaunchBlock{
 		Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1},
 		Arguments: bytes.Repeat([]byte{0xAA}, 48),
-		Patches: []cudadrv.Patch{{0, 8, cudadrv.InputPointer, 1}, {8, 8, cudadrv.OutputPointer, 0}, {16, 8, cudadrv.WorkspacePointer, 0},
-			{24, 8, cudadrv.RandomSeed, 0}, {32, 1, cudadrv.ScalarWord, 0}, {36, 4, cudadrv.ScalarWord, 1}, {40, 8, cudadrv.RandomOffset, 0}},
+		Patches: []cudadrv.Patch{{0, 8, cudadrv.InputPointer, 1, 0}, {8, 8, cudadrv.OutputPointer, 0, 0}, {16, 8, cudadrv.WorkspacePointer, 0, 0x1FE},
+			{24, 8, cudadrv.RandomSeed, 0, 0}, {32, 1, cudadrv.ScalarWord, 0, 0}, {36, 4, cudadrv.ScalarWord, 1, 0}, {40, 8, cudadrv.RandomOffset, 0, 8}},
 	}
 }
 
@@ -26,8 +26,8 @@ func TestFill(t *testing.T) {
 		Scalars: []uint64{0x1122, 0x1122334455667788}}
 	require.NoError(t, l.Fill(into, v))
 	require.Equal(t, []byte{0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
-		2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0,
-		0x22, 0xAA, 0xAA, 0xAA, 0x88, 0x77, 0x66, 0x55, 5, 0, 0, 0, 0, 0, 0, 0}, into)
+		2, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0,
+		0x22, 0xAA, 0xAA, 0xAA, 0x88, 0x77, 0x66, 0x55, 13, 0, 0, 0, 0, 0, 0, 0}, into)
 	require.Equal(t, bytes.Repeat([]byte{0xAA}, 48), l.Arguments, "the block does not change")
 
 	v.Inputs = v.Inputs[:1]
@@ -45,6 +45,7 @@ func TestCheck(t *testing.T) {
 		"narrow":     func(l *cudadrv.LaunchBlock) { l.Patches[0].Size = 4 },
 		"bytes":      func(l *cudadrv.LaunchBlock) { l.Patches[4].Size = 3 },
 		"overlap":    func(l *cudadrv.LaunchBlock) { l.Patches[5].Size = 8 },
+		"added":      func(l *cudadrv.LaunchBlock) { l.Patches[3].Add = 1 },
 		"index":      func(l *cudadrv.LaunchBlock) { l.Patches[0].Index = -1 },
 		"size":       func(l *cudadrv.LaunchBlock) { l.Arguments = make([]byte, cudadrv.MaxArguments+1) },
 		"grid":       func(l *cudadrv.LaunchBlock) { l.Grid[1] = 0 },

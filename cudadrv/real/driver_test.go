@@ -263,7 +263,7 @@ func TestLoad(t *testing.T) {
 func TestLaunch(t *testing.T) {
 	block := &cudadrv.LaunchBlock{Function: cudadrv.Function{Handle: 0x3000, Context: 0x1001},
 		Grid: [3]uint32{1, 2, 3}, Block: [3]uint32{4, 5, 6}, Shared: 7, Arguments: bytes.Repeat([]byte{0xAA}, 40),
-		Patches: []cudadrv.Patch{{Offset: 0, Size: 8, Value: cudadrv.OutputPointer}, {Offset: 8, Size: 8, Value: cudadrv.InputPointer, Index: 1},
+		Patches: []cudadrv.Patch{{Offset: 0, Size: 8, Value: cudadrv.OutputPointer}, {Offset: 8, Size: 8, Value: cudadrv.InputPointer, Index: 1, Add: 0xFF},
 			{Offset: 16, Size: 2, Value: cudadrv.ScalarWord, Index: 1}, {Offset: 24, Size: 8, Value: cudadrv.RandomSeed}, {Offset: 32, Size: 8, Value: cudadrv.RandomOffset}}}
 	values := cudadrv.CallValues{Inputs: []uintptr{1, 0x0102030405060708}, Outputs: []uintptr{9}, Workspaces: []uintptr{10}, Seed: 11, Offset: 12, Scalars: []uint64{13, 0x0e0f}}
 	expected := make([]byte, 40)

@@ -73,8 +73,11 @@ int launch_occupancy(uintptr_t context, uintptr_t function, int threads, uint64_
 static int start(const struct launch *l, const uint64_t *values, uintptr_t stream) {
   _Alignas(16) uint8_t arguments[LAUNCH_MAX_ARGUMENTS];
   memcpy(arguments, l->arguments, l->arguments_size);
-  for (uint32_t i = 0; i < l->patches_count; i++)
-    memcpy(arguments + l->patches[i].offset, &values[l->patches[i].value], l->patches[i].size);
+  for (uint32_t i = 0; i < l->patches_count; i++) {
+    const struct launch_patch *p = &l->patches[i];
+    uint64_t value = values[p->value] + p->add;
+    memcpy(arguments + p->offset, &value, p->size);
+  }
   void *parameters[] = {arguments};
   CUlaunchAttribute attributes[2];
   unsigned count = 0;

@@ -59,7 +59,8 @@ func NewLaunch(l *cudadrv.LaunchBlock, n cudadrv.ValueCounts) (*Launch, error) {
 	c.patches_count = C.uint32_t(len(l.Patches))
 	patches := unsafe.Slice(c.patches, len(l.Patches))
 	for i := range patches {
-		patches[i].offset, patches[i].size, patches[i].value = C.uint32_t(l.Patches[i].Offset), C.uint16_t(l.Patches[i].Size), C.uint16_t(places[i])
+		p := &l.Patches[i]
+		patches[i].offset, patches[i].size, patches[i].value, patches[i].add = C.uint32_t(p.Offset), C.uint16_t(p.Size), C.uint16_t(places[i]), C.uint64_t(p.Add)
 	}
 	c.arguments = (*C.uint8_t)(unsafe.Add(memory, argumentsAt))
 	c.arguments_size = C.uint32_t(len(l.Arguments))

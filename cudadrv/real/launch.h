@@ -10,6 +10,7 @@ enum { LAUNCH_MAX_ARGUMENTS = 4096 }; /* cudadrv.MaxArguments */
 
 /* A part of the parameter structure that a call fills in. */
 struct launch_patch {
+  uint64_t add;    /* to the value */
   uint32_t offset; /* in the structure */
   uint16_t size;   /* 1 to 8: the first bytes of the value */
   uint16_t value;  /* index into the values of the call */
