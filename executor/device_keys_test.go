@@ -158,7 +158,7 @@ func (c *keyed) changeOptions(r *rand.Rand) {
 }
 
 // contents is all that a plan is, for inputs whose tensors of the host are real.
-func contents(t *testing.T, driver *fake.Driver, plan *executor.Plan, inputs []executor.Input) string {
+func contents(driver *fake.Driver, plan *executor.Plan, inputs []executor.Input) string {
 	d := plan.Device
 	if d == nil {
 		return fmt.Sprint("on the CPU", plan.Outputs)
@@ -169,7 +169,7 @@ func contents(t *testing.T, driver *fake.Driver, plan *executor.Plan, inputs []e
 		load := loads[l.Function.Handle-1]
 		l.Function.Handle = 0
 		s += fmt.Sprintf("\n%+v\n%s", l, load.Cubin)
-		require.Equal(t, d.Device, load.Device)
+		s += fmt.Sprint(" on ", load.Device)
 	}
 	for i := range inputs {
 		if x := &inputs[i]; x.Tensor && x.Device.Type == executor.CPU {
@@ -222,7 +222,7 @@ func TestDeviceKeysRandom(t *testing.T) {
 				found++
 			}
 			calls = append(calls, c)
-			require.Equal(t, contents(t, own, want, c.clone().inputs), contents(t, driver, plan, c.clone().inputs), "%s%+v", p.f, c)
+			require.Equal(t, contents(own, want, c.clone().inputs), contents(driver, plan, c.clone().inputs), "%s%+v", p.f, c)
 		}
 	}
 	t.Logf("%d calls, %d of a plan that was there, %d refused", made, found, failed)

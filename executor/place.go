@@ -1,7 +1,10 @@
 package executor
 
 import (
+	"errors"
+
 	"nvfuser_go/core"
+	"nvfuser_go/cudadrv"
 )
 
 // place returns where a run takes place: on the device of its tensors, 0-dim
@@ -9,7 +12,8 @@ import (
 // the CPU if there are any tensors, else on a CUDA device if there is one.
 //
 // Errors: InvalidArgument that names two tensors on different devices, or one that
-// is not on the device that the caller names.
+// is not on the device that the caller names; those of the driver, which is asked
+// for a device.
 func (e *Executor) place(inputs []Input, o Options) (Device, error) {
 	first, small := -1, false
 	for i := range inputs {
@@ -32,10 +36,29 @@ func (e *Executor) place(inputs []Input, o Options) (Device, error) {
 		return inputs[first].Device, nil
 	case o.Device != nil:
 		return *o.Device, nil
-	case !small && !o.Simulate && e.byHand == nil && e.machine.present():
-		return Device{Type: CUDA}, nil
+	case small || o.Simulate || e.byHand != nil:
+		return Device{}, nil
 	}
-	return Device{}, nil
+	present, err := e.hasDevice()
+	if err != nil || !present {
+		return Device{}, err
+	}
+	return Device{Type: CUDA}, nil
+}
+
+// hasDevice reports whether there is a CUDA device: none where there is no driver,
+// or one that is too old.
+//
+// Errors: those of a call of the driver, which may be answered the next time.
+func (e *Executor) hasDevice() (bool, error) {
+	if e.machine == nil {
+		return false, nil
+	}
+	n, err := e.machine.driver.Devices()
+	if errors.As(err, new(*cudadrv.Unavailable)) || errors.As(err, new(*cudadrv.Unsupported)) {
+		return false, nil
+	}
+	return n > 0, ofDriver(err)
 }
 
 // nameOf is the name of input i in messages.

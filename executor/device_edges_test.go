@@ -1,0 +1,219 @@
+package executor_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/fusionfuzz"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/executor"
+)
+
+// TestDeviceSizesOfOneDefinition calls dynamic definitions with sizes that come
+// to be 0 and 1 and back, by one executor.
+func TestDeviceSizesOfOneDefinition(t *testing.T) {
+	programs := []func(p *program){
+		func(p *program) {
+			x, y := p.tensor(-1, -1), p.tensor(-1, -1)
+			p.output(p.call("add", x, y))
+			p.output(p.call("mul", p.call("permute", x, []int{1, 0}), p.call("sum", y, 0, true)))
+		},
+		func(p *program) {
+			x, y := p.tensor(-1, -1), p.tensor(-1, -1)
+			p.alias(p.call("add", x, p.call("permute", p.call("permute", y, []int{1, 0}), []int{1, 0})), x)
+			p.output(p.call("sum", y))
+			p.output(x)
+		},
+		func(p *program) {
+			x, y := p.tensor(-1, -1), p.tensor(-1, -1)
+			p.output(p.call("rand_like", x))
+			p.output(p.call("randn_like", y))
+			p.output(p.call("cat", []core.ValID{x, y}, 0))
+		},
+	}
+	for _, build := range programs {
+		s := newStage(t)
+		var e *executor.Executor
+		computed := 0
+		for k := range 3 {
+			for _, a := range []int64{3, 1, 0, 40, 1, 3} {
+				for _, b := range []int64{5, 0, 1, 33} {
+					c := newCase(t, build, []int64{a, b}, []int64{a, b})
+					if e == nil {
+						e = s.executor(c.Fusion)
+					}
+					c.Fusion = e.Fusion()
+					ok, err := s.check(e, c, k, never)
+					if ok {
+						computed++
+					} else {
+						t.Log(a, b, err)
+					}
+				}
+			}
+		}
+		t.Log(computed)
+	}
+}
+
+// TestDeviceTransposedInPlace writes to inputs that lie in memory in another order
+// than what is written, and that are read in another order meanwhile.
+func TestDeviceTransposedInPlace(t *testing.T) {
+	matrix := func(p *program, order ...int64) core.ValID {
+		v, err := p.f.DefineTensor(core.TensorDescription{Shape: []int64{-1, -1}, Contiguity: []core.Tri{core.No, core.No}, DType: dtype.Float, StrideOrder: order})
+		require.NoError(p.t, err)
+		return v
+	}
+	turned := func(p *program, v core.ValID) core.ValID { return p.call("permute", v, []int{1, 0}) }
+	for i, build := range []func(p *program){
+		func(p *program) { x, y := matrix(p, 0, 1), matrix(p, 1, 0); p.alias(p.call("add", x, y), x); p.output(p.call("mul", x, y)) },
+		func(p *program) { x, y := matrix(p, 0, 1), matrix(p, 1, 0); p.alias(p.call("add", x, y), y); p.output(turned(p, y)) },
+		func(p *program) { x, y := matrix(p, 0, 1), matrix(p, 1, 0); p.alias(turned(p, p.call("add", x, y)), x); p.alias(y, y); p.output(y) },
+		func(p *program) { x, y := matrix(p, 0, 1), matrix(p, 1, 0); p.alias(turned(p, x), y); p.alias(turned(p, y), x); p.output(x); p.output(y); p.output(x) },
+		func(p *program) { x, y := matrix(p, 0, 1), matrix(p, 1, 0); z := p.call("exp", turned(p, x)); p.alias(z, y); p.alias(z, x); p.output(z); p.output(z); p.output(turned(p, z)) },
+		func(p *program) { x, y := matrix(p, 0, 1), matrix(p, 1, 0); p.alias(p.call("sum", turned(p, x), 0, true), matrix(p)); p.output(y) },
+	} {
+		for _, n := range []int64{1, 2, 33, 64} {
+			t.Run(fmt.Sprint(i, " ", n), func(t *testing.T) {
+				sizes := [][]int64{{n, n}, {n, n}}
+				if i == 5 {
+					sizes = append(sizes, []int64{1, n})
+				}
+				for candidate := range 3 {
+					ok, err := checkDevice(t, newCase(t, build, sizes...), candidate, never)
+					if !ok {
+						t.Log(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestDeviceWordsOfAllTypes brings numbers and tensors of the host of every type,
+// with the values that are hardest to keep.
+func TestDeviceWordsOfAllTypes(t *testing.T) {
+	values := []float64{0, math.Copysign(0, -1), 1, -1, 0.1, 1e-45, 5e-324, 1e300, math.NaN(), math.Inf(1), math.Inf(-1), 1 << 63, -(1 << 63), 1 << 31, 448, 57344}
+	types := []dtype.Type{dtype.Bool, dtype.Int32, dtype.Int, dtype.UInt64, dtype.Index, dtype.Half, dtype.BFloat16, dtype.Float, dtype.Double,
+		dtype.Float8E4M3FN, dtype.Float8E5M2, dtype.Float8E8M0FNU, dtype.ComplexFloat, dtype.ComplexDouble}
+	for _, d := range types {
+		t.Run(d.Text(), func(t *testing.T) {
+			for _, number := range []bool{true, false} {
+				var e *executor.Executor
+				s := newStage(t)
+				for _, re := range values {
+					for _, im := range []float64{0, math.Copysign(0, -1), math.NaN()} {
+						if im != 0 && !d.IsComplex() {
+							continue
+						}
+						c := newCase(t, func(p *program) {
+							x := p.tensorOf(d, -1)
+							u := core.NoVal
+							if number {
+								u = p.scalar(d)
+							} else {
+								u = p.call("broadcast", p.tensorOf(d), []bool{true})
+							}
+							p.output(p.call("where", p.call("eq", x, x), u, x))
+							p.output(p.call("set", p.call("broadcast", p.tensorOf(d), []bool{true})))
+						}, append([][]int64{{3}}, make([][]int64, map[bool]int{true: 1, false: 2}[number])...)...)
+						v := core.ConvertScalar(d, scalar.Value{Type: dtype.ComplexDouble, Re: re, Im: im})
+						for i := range c.Inputs[1:] {
+							if in := &c.Inputs[1+i]; in.Array == nil {
+								in.Scalar = v
+							} else {
+								in.Array.Set(0, v)
+							}
+						}
+						c.Wild = true
+						if e == nil {
+							e = s.executor(c.Fusion)
+						}
+						c.Fusion = e.Fusion()
+						ok, err := s.check(e, c, 0, func(int) bool { return true })
+						require.True(t, ok, "%v: %v", v, err)
+					}
+				}
+				held, _ := e.Plans()
+				require.Equal(t, 1, held)
+			}
+		})
+	}
+}
+
+// windows gives input i strides by which its elements share memory, and elements
+// that do.
+func windows(c *fusionfuzz.Case, i int, strides ...int64) {
+	in := &c.Inputs[i]
+	in.Strides = strides
+	k := int64(0)
+	core.EachIndex(in.Array.Shape, func(index []int64) {
+		at := int64(0)
+		for d, x := range index {
+			at += x * strides[d]
+		}
+		in.Array.Set(k, core.ConvertScalar(in.Array.Type, scalar.Value{Type: dtype.Double, Re: float64(at)}))
+		k++
+	})
+}
+
+// TestDeviceWindows reads, and copies, inputs whose elements share memory.
+func TestDeviceWindows(t *testing.T) {
+	build := func(p *program) {
+		loose := core.TensorDescription{Shape: []int64{-1, -1}, Contiguity: []core.Tri{core.No, core.No}, DType: dtype.Half}
+		x, err := p.f.DefineTensor(loose)
+		require.NoError(p.t, err)
+		y, err := p.f.DefineTensor(loose)
+		require.NoError(p.t, err)
+		p.alias(x, y)
+		p.output(p.call("mul", x, y))
+		p.output(x)
+		p.output(p.call("sum", x, 1))
+		p.output(p.call("permute", x, []int{1, 0}))
+	}
+	for _, strides := range [][]int64{{1, 1}, {0, 1}, {1, 0}, {0, 0}, {2, 1}, {1, 3}, {8, 1}, {16, 2}} {
+		for _, sizes := range [][]int64{{5, 32}, {32, 5}, {64, 64}, {1, 7}} {
+			for candidate := range 3 {
+				c := newCase(t, build, sizes, sizes)
+				windows(c, 0, strides...)
+				ok, err := checkDevice(t, c, candidate, never)
+				require.True(t, ok, "%v %v: %v", strides, sizes, err)
+			}
+		}
+	}
+}
+
+// TestDeviceRandomInSeveralLaunches draws numbers in kernels that have nothing in
+// common, and again with another state: each operation has a stream of its own.
+func TestDeviceRandomInSeveralLaunches(t *testing.T) {
+	c := newCase(t, func(p *program) {
+		x, y, z := p.tensor(-1), p.tensor(-1, -1), p.tensorOf(dtype.BFloat16, -1)
+		p.output(p.call("rand_like", x))
+		p.output(p.call("add", p.call("randn_like", y), p.call("rand_like", y)))
+		p.alias(p.call("randn_like", z), z)
+		u := p.call("rand_like", x)
+		p.output(u)
+		p.output(u)
+		p.output(p.call("randn_like", y))
+	}, []int64{70}, []int64{9, 11}, []int64{33})
+	s := newStage(t)
+	e := s.executor(c.Fusion)
+	for candidate := range 3 {
+		ok, err := s.check(e, c, candidate, never)
+		require.True(t, ok, err)
+	}
+	require.GreaterOrEqual(t, len(s.driver.Launches()), 9)
+	plan, err := e.Plan([]executor.Input{vector(0x1000, 70), onDevice(0, 0x2000, []int64{9, 11}, []int64{11, 1}), bfloat16(vector(0x3000, 33))})
+	requireNoError(t, err)
+	require.Equal(t, uint64(4*6), plan.Device.Draws)
+}
+
+func bfloat16(x executor.Input) executor.Input {
+	x.DType = dtype.BFloat16
+	return x
+}
