@@ -51,13 +51,12 @@ func TestDeviceSizesOfOneDefinition(t *testing.T) {
 					ok, err := s.check(e, c, k, never)
 					if ok {
 						computed++
-					} else {
-						t.Log(a, b, err)
 					}
+					require.True(t, ok || a*b == 1, "%d x %d: %v", a, b, err) // what is summed there has no dimensions in common with the rest
 				}
 			}
 		}
-		t.Log(computed)
+		require.GreaterOrEqual(t, computed, 66)
 	}
 }
 
@@ -70,25 +69,56 @@ func TestDeviceTransposedInPlace(t *testing.T) {
 		return v
 	}
 	turned := func(p *program, v core.ValID) core.ValID { return p.call("permute", v, []int{1, 0}) }
-	for i, build := range []func(p *program){
-		func(p *program) { x, y := matrix(p, 0, 1), matrix(p, 1, 0); p.alias(p.call("add", x, y), x); p.output(p.call("mul", x, y)) },
-		func(p *program) { x, y := matrix(p, 0, 1), matrix(p, 1, 0); p.alias(p.call("add", x, y), y); p.output(turned(p, y)) },
-		func(p *program) { x, y := matrix(p, 0, 1), matrix(p, 1, 0); p.alias(turned(p, p.call("add", x, y)), x); p.alias(y, y); p.output(y) },
-		func(p *program) { x, y := matrix(p, 0, 1), matrix(p, 1, 0); p.alias(turned(p, x), y); p.alias(turned(p, y), x); p.output(x); p.output(y); p.output(x) },
-		func(p *program) { x, y := matrix(p, 0, 1), matrix(p, 1, 0); z := p.call("exp", turned(p, x)); p.alias(z, y); p.alias(z, x); p.output(z); p.output(z); p.output(turned(p, z)) },
-		func(p *program) { x, y := matrix(p, 0, 1), matrix(p, 1, 0); p.alias(p.call("sum", turned(p, x), 0, true), matrix(p)); p.output(y) },
+	both := func(p *program) (x, y core.ValID) { return matrix(p, 0, 1), matrix(p, 1, 0) }
+	for _, test := range []struct {
+		name  string
+		build func(p *program)
+	}{
+		{"to columns", func(p *program) {
+			x, y := both(p)
+			p.alias(p.call("add", x, y), x)
+			p.output(p.call("mul", x, y))
+		}},
+		{"to rows, returned turned", func(p *program) {
+			x, y := both(p)
+			p.alias(p.call("add", x, y), y)
+			p.output(turned(p, y))
+		}},
+		{"turned, and itself", func(p *program) {
+			x, y := both(p)
+			p.alias(turned(p, p.call("add", x, y)), x)
+			p.alias(y, y)
+			p.output(y)
+		}},
+		{"each to the other, and both returned", func(p *program) {
+			x, y := both(p)
+			p.alias(turned(p, x), y)
+			p.alias(turned(p, y), x)
+			p.output(x)
+			p.output(y)
+			p.output(x)
+		}},
+		{"one to both, and returned twice", func(p *program) {
+			x, y := both(p)
+			z := p.call("exp", turned(p, x))
+			p.alias(z, y)
+			p.alias(z, x)
+			p.output(z)
+			p.output(z)
+			p.output(turned(p, z))
+		}},
+		{"a sum to a row", func(p *program) {
+			x, y := both(p)
+			p.output(y)
+			p.alias(p.call("sum", turned(p, x), 0), p.tensor(-1))
+		}},
 	} {
 		for _, n := range []int64{1, 2, 33, 64} {
-			t.Run(fmt.Sprint(i, " ", n), func(t *testing.T) {
-				sizes := [][]int64{{n, n}, {n, n}}
-				if i == 5 {
-					sizes = append(sizes, []int64{1, n})
-				}
+			t.Run(fmt.Sprint(test.name, " ", n), func(t *testing.T) {
 				for candidate := range 3 {
-					ok, err := checkDevice(t, newCase(t, build, sizes...), candidate, never)
-					if !ok {
-						t.Log(err)
-					}
+					sizes := [][]int64{{n, n}, {n, n}, {n}}
+					ok, err := checkDevice(t, newCase(t, test.build, sizes...), candidate, never)
+					require.True(t, ok, err)
 				}
 			})
 		}
@@ -98,51 +128,32 @@ func TestDeviceTransposedInPlace(t *testing.T) {
 // TestDeviceWordsOfAllTypes brings numbers and tensors of the host of every type,
 // with the values that are hardest to keep.
 func TestDeviceWordsOfAllTypes(t *testing.T) {
-	values := []float64{0, math.Copysign(0, -1), 1, -1, 0.1, 1e-45, 5e-324, 1e300, math.NaN(), math.Inf(1), math.Inf(-1), 1 << 63, -(1 << 63), 1 << 31, 448, 57344}
+	values := []float64{0, math.Copysign(0, -1), 1, -1, 0.1, 1e-45, 5e-324, 1e300, math.NaN(), math.Inf(1), math.Inf(-1),
+		1 << 63, -(1 << 63), 1 << 31, 448, 57344}
 	types := []dtype.Type{dtype.Bool, dtype.Int32, dtype.Int, dtype.UInt64, dtype.Index, dtype.Half, dtype.BFloat16, dtype.Float, dtype.Double,
 		dtype.Float8E4M3FN, dtype.Float8E5M2, dtype.Float8E8M0FNU, dtype.ComplexFloat, dtype.ComplexDouble}
 	for _, d := range types {
-		t.Run(d.Text(), func(t *testing.T) {
-			for _, number := range []bool{true, false} {
-				var e *executor.Executor
-				s := newStage(t)
-				for _, re := range values {
-					for _, im := range []float64{0, math.Copysign(0, -1), math.NaN()} {
-						if im != 0 && !d.IsComplex() {
-							continue
-						}
-						c := newCase(t, func(p *program) {
-							x := p.tensorOf(d, -1)
-							u := core.NoVal
-							if number {
-								u = p.scalar(d)
-							} else {
-								u = p.call("broadcast", p.tensorOf(d), []bool{true})
-							}
-							p.output(p.call("where", p.call("eq", x, x), u, x))
-							p.output(p.call("set", p.call("broadcast", p.tensorOf(d), []bool{true})))
-						}, append([][]int64{{3}}, make([][]int64, map[bool]int{true: 1, false: 2}[number])...)...)
-						v := core.ConvertScalar(d, scalar.Value{Type: dtype.ComplexDouble, Re: re, Im: im})
-						for i := range c.Inputs[1:] {
-							if in := &c.Inputs[1+i]; in.Array == nil {
-								in.Scalar = v
-							} else {
-								in.Array.Set(0, v)
-							}
-						}
-						c.Wild = true
-						if e == nil {
-							e = s.executor(c.Fusion)
-						}
-						c.Fusion = e.Fusion()
-						ok, err := s.check(e, c, 0, func(int) bool { return true })
-						require.True(t, ok, "%v: %v", v, err)
-					}
-				}
-				held, _ := e.Plans()
-				require.Equal(t, 1, held)
+		c := newCase(t, func(p *program) {
+			x, number, u := p.tensorOf(d, -1), p.scalar(d), p.call("broadcast", p.tensorOf(d), []bool{true})
+			equal := p.call("eq", x, x)
+			p.output(p.call("where", equal, number, x))
+			p.output(p.call("where", equal, x, u))
+			p.output(u)
+		}, []int64{3}, nil)
+		c.Wild = true
+		s := newStage(t)
+		e := s.executor(c.Fusion)
+		for _, re := range values {
+			for _, im := range []float64{0, math.Copysign(0, -1), math.NaN()} {
+				v := core.ConvertScalar(d, scalar.Value{Type: dtype.ComplexDouble, Re: re, Im: im})
+				c.Inputs[1].Scalar = v
+				c.Inputs[2].Array.Set(0, v)
+				ok, err := s.check(e, c, 0, func(int) bool { return true })
+				require.True(t, ok, "%v %v: %v", d, v, err)
 			}
-		})
+		}
+		held, _ := e.Plans()
+		require.Equal(t, 1, held, d)
 	}
 }
 
