@@ -53,15 +53,6 @@ func newMachine(driver cudadrv.Driver) *machine {
 	return &machine{driver: driver, devices: map[int]cudadrv.Properties{}, functions: map[functionKey]*list.Element{}, recent: list.New()}
 }
 
-// present reports whether there is a device.
-func (m *machine) present() bool {
-	if m == nil {
-		return false
-	}
-	n, err := m.driver.Devices()
-	return err == nil && n > 0
-}
-
 // properties returns those of a device.
 //
 // Errors: Unsupported if the device is not there or cannot be used.
