@@ -1,0 +1,43 @@
+"""Writes the fusions of examples/blocks as text, for the tests in Go: `python tests/python/block_corpus.py`.
+
+A text has its sizes left open. Comments before it give two sets of inputs, a word for each: the sizes of a tensor, "-"
+for one without dimensions, or the value of a scalar.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "blocks"
+CORPUS = ROOT / "tests" / "go" / "testdata" / "corpus" / "blocks"
+
+sys.path.insert(0, str(EXAMPLES))
+
+from block import Block, Draw  # noqa: E402
+
+MODULES = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "block")
+BLOCKS: list[Block] = [block for name in MODULES for block in importlib.import_module(name).BLOCKS]
+
+
+def word(x: object) -> str:
+    return ("x".join(map(str, x.shape)) or "-") if isinstance(x, torch.Tensor) else repr(x)
+
+
+def text(block: Block) -> str:
+    """The contents of the file of a block."""
+    comments = []
+    for name in ("small", "large"):
+        inputs = block.inputs(Draw("meta"), **block.sizes[name])
+        comments.append(" ".join(["#", name, *map(word, inputs)]) + "\n")
+    return "".join(comments) + block.fusion(inputs, dynamic=True).fusion.text()
+
+
+if __name__ == "__main__":
+    CORPUS.mkdir(exist_ok=True)
+    for old in CORPUS.glob("*.fusion"):
+        old.unlink()
+    for block in BLOCKS:
+        (CORPUS / f"{block.name}.fusion").write_text(text(block))
