@@ -20,11 +20,11 @@ import (
 // driver is the machine's.
 var driver real.Driver
 
-// maxCubins is how many bytes of compiled kernels are kept on disk: some ten
-// thousand kernels.
+// maxCubins is how many bytes of compiled kernels and plans are kept on disk: some
+// ten thousand kernels.
 const maxCubins = 512 << 20
 
-// cubinStore is where compiled kernels are kept; nil where there is no place.
+// cubinStore is where compiled kernels and plans are kept; nil where there is no place.
 var cubinStore = sync.OnceValue(func() *cubins.Store {
 	folder := cubinFolder()
 	if folder == "" {
@@ -60,8 +60,8 @@ func cubinsText() string {
 	if store == nil {
 		return "none: neither NVFUSER_GO_CACHE_DIR nor HOME is set"
 	}
-	entries, size := store.Usage()
-	return fmt.Sprintf("%s: %d kernels, %.1f MiB of at most %d", store.Folder(), entries, float64(size)/(1<<20), maxCubins>>20)
+	u := store.Usage()
+	return fmt.Sprintf("%s: %d kernels, %d plans, %.1f MiB of at most %d", store.Folder(), u.Kernels, u.Plans, float64(u.Bytes)/(1<<20), maxCubins>>20)
 }
 
 //export nvfi_cuda

@@ -24,7 +24,7 @@ import (
 
 // executors holds those of the definitions used last, for the whole process.
 var executors = sync.OnceValue(func() *executor.Cache {
-	return executor.NewCache(maxExecutors, cubins.NewDriver(driver, cubinStore(), runtime.GOMAXPROCS(0)))
+	return executor.NewCache(maxExecutors, cubins.NewDriver(driver, cubinStore(), real.ProgramID(), runtime.GOMAXPROCS(0)))
 })
 
 // maxExecutors bounds what a process that defines new fusions all the time keeps;

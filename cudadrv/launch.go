@@ -18,6 +18,11 @@ type LaunchBlock struct {
 	Patches   []Patch // by offset
 }
 
+// Threads returns how many a block has.
+func (l *LaunchBlock) Threads() int64 {
+	return int64(l.Block[0]) * int64(l.Block[1]) * int64(l.Block[2])
+}
+
 // A Patch is a part of the parameter structure that a call fills in.
 type Patch struct {
 	Offset int // a multiple of Size

@@ -24,7 +24,7 @@ func (e *Executor) simulationByHand(b *core.Binding, inputs []Input) (*Plan, err
 	if err != nil {
 		return nil, err
 	}
-	c, err := e.compileByHand(b, inputs, outputs, kir.Hopper)
+	c, err := e.compileByHand(b, inputs, alignments(inputs), outputs, kir.Hopper)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (e *Executor) simulationByHand(b *core.Binding, inputs []Input) (*Plan, err
 
 // compileByHand returns the kernel of the schedule made by hand, for a device with
 // the given limits. Outputs that the schedule lays out get its strides.
-func (e *Executor) compileByHand(b *core.Binding, inputs []Input, outputs []OutputDescription, limits kir.Limits) (*compiled, error) {
+func (e *Executor) compileByHand(b *core.Binding, inputs []Input, aligned []int, outputs []OutputDescription, limits kir.Limits) (*compiled, error) {
 	s := e.byHand
 	if err := checkSchedule(s); err != nil {
 		return nil, err
@@ -44,7 +44,6 @@ func (e *Executor) compileByHand(b *core.Binding, inputs []Input, outputs []Outp
 		t.outputs = append(t.outputs, k)
 	}
 	c := &compiled{task: t, s: s.Clone()}
-	aligned := alignments(inputs)
 	c.options.Alignment = func(v core.ValID) int { return alignmentOf(c.s.Fusion(), v, aligned) }
 	err := c.lowerTo(outputs)
 	if err == nil {

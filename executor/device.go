@@ -27,8 +27,9 @@ type DeviceProgram struct {
 	Scalars    int    // 64-bit words that Evaluate fills; 0: calls differ in addresses alone
 	Draws      uint64 // by which a run moves the offset of the random generator: a multiple of 4
 
-	words   hostWords
-	kernels []*compiled // by launch
+	words     hostWords
+	functions []functionKey         // by launch
+	made      func() (*made, error) // of a plan that was kept: made at the first call
 }
 
 // Counts returns how many values a call brings.
@@ -52,6 +53,10 @@ func (d *DeviceProgram) String() string {
 		}
 		b.WriteString("\n")
 	}
+	m, err := d.made()
+	if err != nil {
+		fmt.Fprintf(&b, "its kernels could not be made again: %v\n", err)
+	}
 	for i := range d.Launches {
 		l := &d.Launches[i]
 		fmt.Fprintf(&b, "launch %d: %s, grid %v, block %v", i, l.Function.Name, l.Grid, l.Block)
@@ -59,7 +64,10 @@ func (d *DeviceProgram) String() string {
 			fmt.Fprintf(&b, ", %d bytes of shared memory", l.Shared)
 		}
 		b.WriteString("\n")
-		k := d.kernels[i].kernel
+		if err != nil {
+			continue
+		}
+		k := m.launched[i].kernel
 		for j, at := range cuda.Layout(k).Fields {
 			a := &k.Arguments[j]
 			fmt.Fprintf(&b, "  %d: %s = %s\n", at.Offset, a.Name, d.value(l, k, a, at))

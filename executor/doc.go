@@ -28,6 +28,12 @@
 //	Fusion -> tasks -> Scheduled -> kernel -> CUDA -> cubin -> Function -> LaunchBlock
 //	a call: lookup -> the caller allocates outputs and workspaces -> Evaluate -> launches on the caller's stream
 //
+// Where the driver is a [cudadrv.Keeper], the program is kept under all that it
+// depends on, and found again by other processes of the same build (kept.go): then
+// nothing is scheduled, lowered or printed until somebody looks into the plan. What
+// is read is held against what the plan is for; whatever is wrong with it, the plan is
+// made as if nothing had been kept.
+//
 // Launches that copy stand before the kernel, for inputs that are outputs, and
 // after it, for what a kernel cannot write in place: it goes to a workspace first.
 // All aliased outputs do where an input that receives one shares memory with

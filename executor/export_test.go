@@ -7,7 +7,13 @@ import (
 )
 
 // Kernel returns that of a launch.
-func (d *DeviceProgram) Kernel(launch int) *kir.Kernel { return d.kernels[launch].kernel }
+func (d *DeviceProgram) Kernel(launch int) *kir.Kernel {
+	m, err := d.made()
+	if err != nil {
+		panic(err)
+	}
+	return m.launched[launch].kernel
+}
 
 // Element reads an element.
 func Element(t dtype.Type, b []byte) scalar.Value { return element(t, b) }

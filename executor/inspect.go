@@ -40,11 +40,22 @@ func InspectSchedule(s *schedule.Scheduled, o lower.Options) *Inspection {
 }
 
 // Inspection returns what there is to see of the fusion with inputs of the plan's
-// kind. The kernel is made at the first call, unless the plan runs one: then for
+// kind. The kernel is made at the first call, unless the plan has one: on the CPU for
 // inputs that begin at multiples of 16 bytes, as a plan of the CPU does not tell.
 func (p *Plan) Inspection() *Inspection {
 	p.once.Do(func() {
 		p.failed = p.e.guard(p.inputs, func() error {
+			if p.Device != nil {
+				m, err := p.Device.made()
+				switch {
+				case err != nil:
+					return err
+				case len(m.kernels) == 0:
+					return noKernel()
+				}
+				p.kernel = m.kernels[0]
+				return nil
+			}
 			b, err := p.e.f.Bind(valuesOf(p.inputs))
 			if err != nil {
 				return err
@@ -53,7 +64,7 @@ func (p *Plan) Inspection() *Inspection {
 			if err != nil {
 				return err
 			}
-			t, err := newTask(p.e.f, p.inputs, b, outputs, Device{})
+			t, err := newTask(p.e.f, p.inputs, alignments(p.inputs), b, outputs, Device{})
 			switch {
 			case err != nil:
 				return err

@@ -31,26 +31,34 @@ func (e *Executor) planOnDevice(b *core.Binding, inputs []Input, o Options, devi
 		return nil, err
 	}
 	p := &Plan{Outputs: outputs, Device: &DeviceProgram{Device: device}, Work: math.MaxInt64, e: e, inputs: described(inputs)}
-	l := &launcher{p: p, properties: properties, options: o, aligned: alignments(inputs), values: make([]*located, len(outputs))}
-	kernels, err := l.compiled(b, inputs)
-	if err != nil {
+	l := &launcher{p: p, properties: properties, options: o, aligned: alignments(inputs), shared: sharesMemory(e.written, inputs, -1)}
+	k := l.keeping(inputs)
+	if k.restore() {
+		return p, nil
+	}
+	if err := l.program(b); err != nil {
 		return nil, err
 	}
-	if err := l.program(kernels); err != nil {
+	if err := l.load(func(i int) error { return l.compileAndLoad(i) }); err != nil {
 		return nil, err
 	}
-	if err := l.load(); err != nil {
-		return nil, err
-	}
-	l.finish(kernels)
+	p.Device.words = l.made.words.compile(p.inputs)
+	l.finish(func() (*made, error) { return l.made, nil })
+	k.keep()
 	return p, nil
 }
 
+// A made is what the launches of a program were made from.
+type made struct {
+	kernels  []*compiled // of the fusion, or its parts
+	launched []*compiled // by launch
+	words    wordSources
+}
+
 // finish makes known what the launches need.
-func (l *launcher) finish(kernels []*compiled) {
+func (l *launcher) finish(from func() (*made, error)) {
 	p := l.p
-	p.Device.Phases = []Phase{p.onePhase()}
-	p.Device.words.compile(p.inputs)
+	p.Device.made, p.Device.Phases = from, []Phase{p.onePhase()}
 	p.Device.Scalars = len(p.Device.words.list)
 	for i := range p.Device.Launches {
 		for _, patch := range p.Device.Launches[i].Patches {
@@ -60,13 +68,6 @@ func (l *launcher) finish(kernels []*compiled) {
 	if p.NeedsRandom {
 		p.Device.Draws = 4 * uint64(p.e.f.NumRandom())
 	}
-	p.once.Do(func() {
-		if len(kernels) == 0 {
-			p.failed = noKernel()
-		} else {
-			p.kernel = kernels[0]
-		}
-	})
 }
 
 // checkWritten refuses outputs of a run on a device that are written to memory of the host.
@@ -100,23 +101,25 @@ type launcher struct {
 	p          *Plan
 	properties cudadrv.Properties
 	options    Options
-	aligned    []int      // addresses of inputs, in bytes
-	values     []*located // by output, where its elements are after the kernel; nil: where they belong
+	aligned    []int // addresses of inputs, in bytes
+	shared     bool  // an input that receives an output shares memory with another
+
+	made   *made
+	values []*located // by output, where its elements are after the kernel; nil: where they belong
 }
 
 // compiled returns the kernels that the plan needs: one, if that can be, else one
 // for each part of the fusion.
-func (l *launcher) compiled(b *core.Binding, inputs []Input) ([]*compiled, error) {
-	outputs := l.p.Outputs
+func (l *launcher) compiled(b *core.Binding) ([]*compiled, error) {
 	if l.p.e.byHand != nil {
-		return l.compiledByHand(b, inputs)
+		return l.compiledByHand(b)
 	}
-	t, err := newTask(l.p.e.f, inputs, b, outputs, Device{CUDA, l.p.Device.Device})
+	t, err := newTask(l.p.e.f, l.p.inputs, l.aligned, b, l.p.Outputs, Device{CUDA, l.p.Device.Device})
 	if t == nil || err != nil {
 		return nil, err
 	}
 	t.device = target(l.properties)
-	if sharesMemory(l.p.e.written, inputs, -1) {
+	if l.shared {
 		t = t.withoutAliases()
 	}
 	c, err := l.compile(t)
@@ -178,17 +181,17 @@ func (l *launcher) compileHalves(t *task, groups [][]int) ([]*compiled, error) {
 
 // compiledByHand returns the kernel of the schedule made by hand. It cannot be
 // made to write elsewhere than to inputs which it says receive outputs.
-func (l *launcher) compiledByHand(b *core.Binding, inputs []Input) ([]*compiled, error) {
-	e, outputs := l.p.e, l.p.Outputs
+func (l *launcher) compiledByHand(b *core.Binding) ([]*compiled, error) {
+	e, inputs, outputs := l.p.e, l.p.inputs, l.p.Outputs
 	for i, v := range e.f.Inputs() {
 		if x := &inputs[i]; x.Tensor && len(x.Sizes) == 0 && e.f.Val(v).Domain.CPU != (x.Device.Type == CPU) {
 			return nil, core.InvalidArgumentf("execute(): input %d (%s) is on %v, and the schedule was made for a definition with is_cpu=%v", i, e.f.Name(v), x.Device, e.f.Val(v).Domain.CPU)
 		}
 	}
-	if e.overlaps(inputs) {
+	if l.shared {
 		return nil, core.InvalidArgumentf("execute(): an input that receives an output shares memory with another input, and the kernel of a schedule made by hand cannot save it before")
 	}
-	c, err := e.compileByHand(b, inputs, outputs, limits(l.properties))
+	c, err := e.compileByHand(b, inputs, l.aligned, outputs, limits(l.properties))
 	if err == nil {
 		err = checkParameters(c)
 	}
@@ -199,13 +202,17 @@ func (l *launcher) compiledByHand(b *core.Binding, inputs []Input) ([]*compiled,
 	return []*compiled{c}, nil
 }
 
-// program adds the launches of the plan: copies of what the kernels may write to,
+// program makes the launches of the plan: copies of what the kernels may write to,
 // the kernels, and copies to memory that they do not write to themselves.
-func (l *launcher) program(kernels []*compiled) error {
+func (l *launcher) program(b *core.Binding) (err error) {
+	l.made, l.values = &made{}, make([]*located, len(l.p.Outputs))
+	if l.made.kernels, err = l.compiled(b); err != nil {
+		return err
+	}
 	if err := l.copyInputs(); err != nil {
 		return err
 	}
-	for _, c := range kernels {
+	for _, c := range l.made.kernels {
 		l.place(c)
 		in := func(i int) memory { return memory{cudadrv.InputPointer, i} }
 		out := func(k int) memory { return l.values[c.task.outputs[k]].memory }
@@ -293,8 +300,8 @@ func (l *launcher) add(c *compiled, inputs []Input, in, out func(int) memory) er
 	if err := block.Check(); err != nil {
 		return &Bug{What: fmt.Sprintf("%v\nin\n%v", err, c.kernel)}
 	}
-	d := l.p.Device
-	d.Launches, d.kernels = append(d.Launches, block), append(d.kernels, c)
+	c.arch = l.properties.Major*10 + l.properties.Minor
+	l.p.Device.Launches, l.made.launched = append(l.p.Device.Launches, block), append(l.made.launched, c)
 	return nil
 }
 
@@ -323,16 +330,17 @@ func (l *launcher) size(h *host, block *cudadrv.LaunchBlock) error {
 	return nil
 }
 
-// load compiles and loads the kernels of all launches, at one time.
-func (l *launcher) load() error {
+// load loads the kernels of all launches by one, at one time.
+func (l *launcher) load(one func(i int) error) error {
 	launches := l.p.Device.Launches
+	l.p.Device.functions = make([]functionKey, len(launches))
 	if len(launches) == 1 {
-		return l.loadOne(0)
+		return one(0)
 	}
 	failed := make([]error, len(launches))
 	var all sync.WaitGroup
 	for i := range launches {
-		all.Go(func() { failed[i] = l.p.e.guard(l.p.inputs, func() error { return l.loadOne(i) }) })
+		all.Go(func() { failed[i] = l.p.e.guard(l.p.inputs, func() error { return one(i) }) })
 	}
 	all.Wait()
 	for _, err := range failed {
@@ -343,17 +351,16 @@ func (l *launcher) load() error {
 	return nil
 }
 
-// loadOne compiles and loads the kernel of launch i.
-func (l *launcher) loadOne(i int) (err error) {
-	c, block := l.p.Device.kernels[i], &l.p.Device.Launches[i]
-	c.arch = l.properties.Major*10 + l.properties.Minor
+// compileAndLoad does that for the kernel of launch i.
+func (l *launcher) compileAndLoad(i int) (err error) {
+	c, d := l.made.launched[i], l.p.Device
+	block := &d.Launches[i]
 	source, err := cuda.Print(c.kernel, cuda.Options{Arch: c.arch, RandomInMemory: l.options.RandomInMemory})
 	if err != nil {
 		return &core.Unsupported{What: "execute(): this kernel cannot be written for the device",
 			Refusals: []core.Refusal{{By: "cuda", Rule: "text", Sentence: err.Error()}}}
 	}
-	threads := int64(block.Block[0]) * int64(block.Block[1]) * int64(block.Block[2])
-	block.Function, err = l.p.e.machine.function(l.p.Device.Device, source.Text, source.Kernels[0].Name, threads, int64(block.Shared))
+	block.Function, d.functions[i], err = l.p.e.machine.function(d.Device, source.Text, source.Kernels[0].Name, block.Threads(), int64(block.Shared))
 	c.function = &block.Function
 	return err
 }
@@ -410,14 +417,14 @@ func (l *launcher) differs(c *compiled, v kir.HostValue) bool {
 
 // words returns the patches of a number that calls bring.
 func (l *launcher) words(h *host, a *kir.Argument, field cuda.Field, in func(int) memory) []cudadrv.Patch {
-	word := hostWord{input: -1, f: h.s.Fusion(), value: a.Host.Scalar, to: a.DType}
+	word := wordSource{hostWord{input: -1, to: a.DType}, h.s.Fusion(), a.Host.Scalar}
 	if a.Host.Tensor != core.NoVal {
-		word.input, word.f = in(h.input(a.Host.Tensor)).index, nil
+		word = wordSource{hostWord: hostWord{input: in(h.input(a.Host.Tensor)).index, to: a.DType}}
 	}
 	var patches []cudadrv.Patch
 	for ; word.at < field.Size; word.at += 8 {
 		patches = append(patches, cudadrv.Patch{Offset: field.Offset + word.at, Size: min(field.Size, 8),
-			Value: cudadrv.ScalarWord, Index: l.p.Device.words.add(word)})
+			Value: cudadrv.ScalarWord, Index: l.made.words.add(word)})
 	}
 	return patches
 }

@@ -105,46 +105,73 @@ func limits(p cudadrv.Properties) kir.Limits {
 // It does so once for equal kernels.
 //
 // Errors: Unsupported; [Bug] if the compiler refuses the text; those of the driver.
-func (m *machine) function(device int, text, name string, threads, shared int64) (cudadrv.Function, error) {
+func (m *machine) function(device int, text, name string, threads, shared int64) (f cudadrv.Function, key functionKey, err error) {
 	p, err := m.properties(device)
 	if err != nil {
-		return cudadrv.Function{}, err
+		return f, key, err
 	}
-	key := functionKey{device: device, text: sha256.Sum256([]byte(text)), name: name}
+	code := func(o cudadrv.CompileOptions) (cudadrv.Compiled, error) { return m.driver.Compile(text, o) }
+	key = keyOfFunction(p, device, sha256.Sum256([]byte(text)), name, shared)
+	f, err = m.loadOnce(p, key, code)
+	if err == nil && threads > int64(f.MaxThreads) {
+		key.registers = max(p.RegistersPerProcessor/int(threads)/8*8, 8) // registers are given out by 8
+		f, err = m.loadOnce(p, key, code)
+	}
+	if err == nil && threads > int64(f.MaxThreads) {
+		return f, key, tooLarge(fmt.Sprintf("a block has %d threads of %d registers, and the device launches at most %d of them", threads, f.Registers, f.MaxThreads))
+	}
+	return f, key, err
+}
+
+// keyOfFunction returns the key of a function that may have any number of registers.
+func keyOfFunction(p cudadrv.Properties, device int, text [sha256.Size]byte, name string, shared int64) functionKey {
+	key := functionKey{device: device, text: text, name: name}
 	if shared > int64(p.SharedPerBlock) {
 		key.sharedMemory = int(shared)
 	}
-	f, err := m.loadOnce(p, key, text)
-	if err == nil && threads > int64(f.MaxThreads) {
-		key.registers = max(p.RegistersPerProcessor/int(threads)/8*8, 8) // registers are given out by 8
-		f, err = m.loadOnce(p, key, text)
-	}
-	if err == nil && threads > int64(f.MaxThreads) {
-		return f, tooLarge(fmt.Sprintf("a block has %d threads of %d registers, and the device launches at most %d of them", threads, f.Registers, f.MaxThreads))
-	}
-	return f, err
+	return key
 }
 
-// loadOnce returns the function of key, whose text is given.
-func (m *machine) loadOnce(p cudadrv.Properties, key functionKey, text string) (cudadrv.Function, error) {
-	if f, ok := m.find(key); ok {
-		return f, nil
-	}
-	f, err, _ := m.loading.Do(fmt.Sprintf("%+v", key), func() (any, error) {
-		if f, ok := m.find(key); ok { // loaded since the caller looked
+// errNotKept is the error of code that is looked for, and not compiled.
+var errNotKept = errors.New("the machine code is not kept")
+
+// keptFunction returns the function of key, if that is loaded or its code is kept.
+func (m *machine) keptFunction(p cudadrv.Properties, key functionKey, k cudadrv.Keeper) (cudadrv.Function, error) {
+	return m.loadOnce(p, key, func(o cudadrv.CompileOptions) (cudadrv.Compiled, error) {
+		c, ok := k.KeptCode(key.text, o)
+		if !ok {
+			return c, errNotKept
+		}
+		return c, nil
+	})
+}
+
+// loadOnce returns the function of key, whose machine code is what code returns.
+func (m *machine) loadOnce(p cudadrv.Properties, key functionKey, code func(cudadrv.CompileOptions) (cudadrv.Compiled, error)) (cudadrv.Function, error) {
+	for {
+		if f, ok := m.find(key); ok {
 			return f, nil
 		}
-		c, err := m.driver.Compile(text, cudadrv.CompileOptions{Arch: p.Arch(), MaxRegisters: key.registers})
-		if err != nil {
-			return cudadrv.Function{}, err
+		own := false
+		f, err, _ := m.loading.Do(fmt.Sprintf("%+v", key), func() (any, error) {
+			own = true
+			if f, ok := m.find(key); ok { // loaded since the caller looked
+				return f, nil
+			}
+			c, err := code(cudadrv.CompileOptions{Arch: p.Arch(), MaxRegisters: key.registers})
+			if err != nil {
+				return cudadrv.Function{}, err
+			}
+			f, err := m.driver.Load(key.device, c.Cubin, key.name, cudadrv.LoadOptions{DynamicShared: key.sharedMemory})
+			if err == nil {
+				m.keep(key, f)
+			}
+			return f, err
+		})
+		if own || !errors.Is(err, errNotKept) { // else who was waited for had no text
+			return f.(cudadrv.Function), ofDriver(err) // an error of its own for each of those that waited
 		}
-		f, err := m.driver.Load(key.device, c.Cubin, key.name, cudadrv.LoadOptions{DynamicShared: key.sharedMemory})
-		if err == nil {
-			m.keep(key, f)
-		}
-		return f, err
-	})
-	return f.(cudadrv.Function), ofDriver(err) // an error of its own for each of those that waited
+	}
 }
 
 func (m *machine) find(key functionKey) (cudadrv.Function, bool) {

@@ -34,7 +34,7 @@ func (e *Executor) simulation(b *core.Binding, inputs []Input, candidate int) (*
 	if err != nil {
 		return nil, err
 	}
-	t, err := newTask(e.f, inputs, b, outputs, Device{})
+	t, err := newTask(e.f, inputs, alignments(inputs), b, outputs, Device{})
 	if err != nil {
 		return nil, err
 	}

@@ -18,9 +18,10 @@ type task struct {
 }
 
 // newTask returns the task that outputs leave of f, which runs at place; nil if no
-// kernel is needed. On a CUDA device, tensors of the CPU are passed by value.
-func newTask(f *core.Fusion, inputs []Input, b *core.Binding, outputs []OutputDescription, place Device) (*task, error) {
-	t := &task{device: scheduler.Hopper, inputs: described(inputs), aligned: alignments(inputs)}
+// kernel is needed. aligned are the bytes that divide the addresses of inputs. On a
+// CUDA device, tensors of the CPU are passed by value.
+func newTask(f *core.Fusion, inputs []Input, aligned []int, b *core.Binding, outputs []OutputDescription, place Device) (*task, error) {
+	t := &task{device: scheduler.Hopper, inputs: described(inputs), aligned: aligned}
 	var list []core.Output
 	listed := map[core.ValID]bool{}
 	for k, o := range f.Outputs() {

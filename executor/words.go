@@ -12,27 +12,23 @@ import (
 	"nvfuser_go/core/scalar"
 )
 
-// hostWords are the numbers of launches that differ from call to call, and the
-// programs that compute them.
+// hostWords are the numbers of launches that differ from call to call, as data, and
+// the programs that compute them.
 type hostWords struct {
 	list     []hostWord
 	programs []hostProgram
-	lock     sync.Mutex // of explain
 }
 
 // A hostWord is 64 bits of a number as an element of a type lies in memory: its
 // only ones but for the largest type.
 type hostWord struct {
-	input int          // a tensor of the host, whose element it is; -1: none
-	f     *core.Fusion // where input is -1
-	value scalar.ID    // of f
+	input int // a tensor of the host, whose element it is; -1: a program computes it
 	to    dtype.Type
 	at    int // the byte of the element that it begins with
 }
 
 // A hostProgram computes the numbers of one fusion.
 type hostProgram struct {
-	f         *core.Fusion
 	words     []int // what its results are
 	program   *scalar.Program
 	symbols   []symbolSource // by symbol of program
@@ -46,8 +42,22 @@ type symbolSource struct {
 	value scalar.Value
 }
 
+// wordSources are what words are made from: fusions.
+type wordSources struct {
+	list []wordSource
+	lock sync.Mutex // of explain
+}
+
+// A wordSource is a word and the expression of a fusion that it is; none of an
+// element of the host.
+type wordSource struct {
+	hostWord
+	f     *core.Fusion
+	value scalar.ID
+}
+
 // add returns the index of a word.
-func (w *hostWords) add(x hostWord) int {
+func (w *wordSources) add(x wordSource) int {
 	if i := slices.Index(w.list, x); i >= 0 {
 		return i
 	}
@@ -55,46 +65,54 @@ func (w *hostWords) add(x hostWord) int {
 	return len(w.list) - 1
 }
 
-// compile makes the programs, for inputs of the kind that the plan is made for.
-func (w *hostWords) compile(inputs []Input) {
+// compile returns the words as data, for inputs of the kind that the plan is made
+// for.
+func (w *wordSources) compile(inputs []Input) hostWords {
+	var h hostWords
+	var fusions []*core.Fusion // by program
 	for i, x := range w.list {
-		if x.input >= 0 {
+		if h.list = append(h.list, x.hostWord); x.f == nil {
 			continue
 		}
-		at := slices.IndexFunc(w.programs, func(p hostProgram) bool { return p.f == x.f })
+		at := slices.Index(fusions, x.f)
 		if at < 0 {
-			at = len(w.programs)
-			w.programs = append(w.programs, hostProgram{f: x.f})
+			at = len(fusions)
+			fusions, h.programs = append(fusions, x.f), append(h.programs, hostProgram{})
 		}
-		w.programs[at].words = append(w.programs[at].words, i)
+		h.programs[at].words = append(h.programs[at].words, i)
 	}
-	for k := range w.programs {
-		p := &w.programs[k]
-		var ids []scalar.ID
-		for _, i := range p.words {
-			ids = append(ids, w.list[i].value)
-		}
-		p.compile(ids, inputs)
+	for k, f := range fusions {
+		// Looking at a fusion adds to its scalars, and others look at that one.
+		h.programs[k].compile(w.list, f.WithOutputs(f.Outputs()), inputs)
 	}
+	return h
 }
 
-func (p *hostProgram) compile(ids []scalar.ID, inputs []Input) {
-	f := p.f.WithOutputs(p.f.Outputs()) // looking at a fusion adds to its scalars, and others look at that one
-	p.f = f
-	p.program = f.Scalars().Compile(ids)
-	p.registers = &sync.Pool{New: func() any {
-		registers := make([]scalar.Value, p.program.Registers())
-		return &registers
-	}}
-	for i := range p.program.Symbols() {
-		tag := f.Scalars().Tag(p.program.Symbol(i))
+func (p *hostProgram) compile(list []wordSource, f *core.Fusion, inputs []Input) {
+	var ids []scalar.ID
+	for _, i := range p.words {
+		ids = append(ids, list[i].value)
+		list[i].f = f
+	}
+	program := f.Scalars().Compile(ids)
+	var symbols []symbolSource
+	for i := range program.Symbols() {
+		tag := f.Scalars().Tag(program.Symbol(i))
 		v := core.ValID(tag.Val)
 		s := symbolSource{input: slices.Index(f.Inputs(), v), dt: f.Val(v).DType}
 		if tag.Dim >= 0 {
 			s.value, s.input = scalar.Value{Type: dtype.Index, I: inputs[s.input].Sizes[tag.Dim]}, -1
 		}
-		p.symbols = append(p.symbols, s)
+		symbols = append(symbols, s)
 	}
+	*p = newHostProgram(p.words, program, symbols)
+}
+
+func newHostProgram(words []int, program *scalar.Program, symbols []symbolSource) hostProgram {
+	return hostProgram{words, program, symbols, &sync.Pool{New: func() any {
+		registers := make([]scalar.Value, program.Registers())
+		return &registers
+	}}}
 }
 
 // evaluate fills words, one for each of the list. It reports false if that is not
@@ -138,20 +156,27 @@ func (p *hostProgram) evaluate(list []hostWord, inputs []Input, words []uint64) 
 }
 
 // explain is evaluate with all cases and errors.
-func (w *hostWords) explain(inputs []Input, words []uint64) error {
-	for k := range w.programs {
-		p := &w.programs[k]
-		b, err := p.f.Bind(valuesOf(inputs))
-		if err != nil {
-			return err
+func (w *wordSources) explain(inputs []Input, words []uint64) error {
+	w.lock.Lock() // looking adds to the tables of the fusions
+	defer w.lock.Unlock()
+	bound := map[*core.Fusion]*core.Binding{}
+	for i := range w.list {
+		x := &w.list[i]
+		if x.f == nil {
+			continue
 		}
-		for _, i := range p.words {
-			v, err := b.Value(w.list[i].value)
+		if bound[x.f] == nil {
+			b, err := x.f.Bind(valuesOf(inputs))
 			if err != nil {
 				return err
 			}
-			words[i] = w.list[i].word(v)
+			bound[x.f] = b
 		}
+		v, err := bound[x.f].Value(x.value)
+		if err != nil {
+			return err
+		}
+		words[i] = x.word(v)
 	}
 	return nil
 }
@@ -178,10 +203,13 @@ func (p *Plan) Evaluate(inputs []Input, words []uint64) error {
 }
 
 func (p *Plan) explain(inputs []Input, words []uint64) error {
-	w := &p.Device.words
-	w.lock.Lock() // looking adds to the table of the fusion
-	defer w.lock.Unlock()
-	return p.e.guard(inputs, func() error { return w.explain(inputs, words) })
+	return p.e.guard(inputs, func() error {
+		m, err := p.Device.made()
+		if err != nil {
+			return err
+		}
+		return m.words.explain(inputs, words)
+	})
 }
 
 // element returns that of a tensor of the host without dimensions.

@@ -348,7 +348,11 @@ func compare(t testing.TB, tab *Table, dt dtype.Type, x *tree, domains []domain)
 	bind := func(s ID) (Value, error) {
 		return Value{Type: dt, I: values[tab.Tag(s).Val]}, nil
 	}
-	program := tab.Compile([]ID{id})
+	compiled := tab.Compile([]ID{id})
+	program, problem := NewProgram(compiled.Data())
+	if problem != nil {
+		t.Fatal(problem)
+	}
 	registers := make([]Value, program.Registers())
 	substituted := 0
 	var enumerate func(i int)
@@ -377,11 +381,11 @@ func compare(t testing.TB, tab *Table, dt dtype.Type, x *tree, domains []domain)
 		}
 		check(got, err)
 		for i := range program.Symbols() {
-			registers[i], _ = bind(program.Symbol(i))
+			registers[i], _ = bind(compiled.Symbol(i))
 		}
 		if program.Run(registers, nil) {
 			check(program.Result(registers, 0), nil)
-		} else if small := !slices.ContainsFunc(values, func(n int64) bool { return n < -100 || n > 100 }); small && err == nil && e.wide == nil && len(e.memo) == len(program.symbols)+len(program.code) {
+		} else if small := !slices.ContainsFunc(values, func(n int64) bool { return n < -100 || n > 100 }); small && err == nil && e.wide == nil && len(e.memo) == len(program.data.Symbols)+len(program.data.Code) {
 			t.Fatalf("the program has no value, want %d: %s", want, context(values))
 		}
 		if substituted++; substituted <= 2 {

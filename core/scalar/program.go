@@ -1,6 +1,7 @@
 package scalar
 
 import (
+	"fmt"
 	"slices"
 
 	"nvfuser_go/core/dtype"
@@ -9,24 +10,32 @@ import (
 // A Program computes some expressions of a table for many values of their symbols,
 // without allocating. It never changes; any number of goroutines may run it.
 type Program struct {
-	symbols []symbolSlot  // in the first registers
-	code    []instruction // one for each of the following registers
-	results []int32
-	scratch int // registers after those, for operands
+	data    ProgramData
+	scratch int // registers after those of data, for operands
 }
 
-// A symbolSlot is what a program knows of a symbol.
-type symbolSlot struct {
-	id    ID // as it was declared
-	dt    dtype.Type
-	facts Facts
+// ProgramData are a program as data. Symbols are in the first registers, then
+// comes one for each instruction.
+type ProgramData struct {
+	Symbols []ProgramSymbol
+	Code    []Instruction
+	Results []int32 // registers
 }
 
-type instruction struct {
-	op    Op
-	value Value // of a Const; else of the type of the result
-	from  dtype.Type
-	args  []int32
+// A ProgramSymbol is what a program knows of a symbol.
+type ProgramSymbol struct {
+	Type  dtype.Type
+	Facts Facts
+
+	id ID // as it was declared
+}
+
+// An Instruction computes a register from ones before it.
+type Instruction struct {
+	Op       Op
+	Value    Value      // of a Const; else of the type of the result
+	From     dtype.Type // of the last operand
+	Operands []int32
 }
 
 // Compile returns a program for ids. Its cost is linear in the expressions.
@@ -57,79 +66,115 @@ func (t *Table) Compile(ids []ID) *Program {
 		register[id] = int32(i)
 	}
 	for _, id := range symbols {
-		p.symbols = append(p.symbols, symbolSlot{t.Declared(id), t.Type(id), t.facts[id]})
+		p.data.Symbols = append(p.data.Symbols, ProgramSymbol{t.Type(id), t.facts[id], t.Declared(id)})
 	}
 	for _, id := range others {
-		x := instruction{op: t.Op(id), value: Value{Type: t.Type(id)}}
+		x := Instruction{Op: t.Op(id), Value: Value{Type: t.Type(id)}}
 		if v, ok := t.ConstValue(id); ok {
-			x.value = v
+			x.Value = v
 		}
 		for _, a := range t.Args(id) {
-			x.args, x.from = append(x.args, register[a]), t.Type(a)
+			x.Operands, x.From = append(x.Operands, register[a]), t.Type(a)
 		}
-		p.code, p.scratch = append(p.code, x), max(p.scratch, len(x.args))
+		p.data.Code, p.scratch = append(p.data.Code, x), max(p.scratch, len(x.Operands))
 	}
 	for _, id := range ids {
-		p.results = append(p.results, register[id])
+		p.data.Results = append(p.data.Results, register[id])
 	}
 	return p
 }
 
+// NewProgram returns the program that Data describes.
+//
+// Errors: one that says what is wrong with d, of which no program consists.
+func NewProgram(d ProgramData) (*Program, error) {
+	p := &Program{data: d}
+	for i, s := range d.Symbols {
+		if !s.Type.Valid() {
+			return nil, fmt.Errorf("symbol %d has no type", i)
+		}
+	}
+	for i, x := range d.Code {
+		n, least := len(x.Operands), 1
+		switch x.Op {
+		case Const:
+			least = 0
+		case Select:
+			least = 3
+		}
+		before := func(r int32) bool { return r >= 0 && int(r) < len(d.Symbols)+i }
+		isKnown := x.Op <= Select && x.Op != Symbol || x.Op >= FirstOpaque
+		if !isKnown || n < least || !x.Value.Type.Valid() || !x.From.Valid() || slices.ContainsFunc(x.Operands, func(r int32) bool { return !before(r) }) {
+			return nil, fmt.Errorf("instruction %d cannot be run: %+v", i, x)
+		}
+		p.scratch = max(p.scratch, n)
+	}
+	for i, r := range d.Results {
+		if r < 0 || int(r) >= len(d.Symbols)+len(d.Code) {
+			return nil, fmt.Errorf("result %d is register %d, which there is not", i, r)
+		}
+	}
+	return p, nil
+}
+
+// Data returns the program as data, which the caller must not change.
+func (p *Program) Data() ProgramData { return p.data }
+
 // Symbols returns how many symbols there are.
-func (p *Program) Symbols() int { return len(p.symbols) }
+func (p *Program) Symbols() int { return len(p.data.Symbols) }
 
 // Symbol returns symbol i as it was declared. One may be there twice.
-func (p *Program) Symbol(i int) ID { return p.symbols[i].id }
+func (p *Program) Symbol(i int) ID { return p.data.Symbols[i].id }
 
 // Registers returns how many values [Program.Run] needs room for.
-func (p *Program) Registers() int { return len(p.symbols) + len(p.code) + p.scratch }
+func (p *Program) Registers() int { return len(p.data.Symbols) + len(p.data.Code) + p.scratch }
 
 // Run computes the expressions for the values of the symbols, which are the first
 // of the registers. It reports false if that took more than 64 bits on the way, or
 // if there is no value, also of what is not chosen: then [Table.Eval] says what
 // is the case. opaque must not keep its operands.
 func (p *Program) Run(registers []Value, opaque Opaque) bool {
-	for i := range p.symbols {
-		s, v := &p.symbols[i], &registers[i]
-		isInteger := interchangeable(s.dt)
-		if v.Type != s.dt && !(interchangeable(v.Type) && isInteger) || isInteger && !s.facts.Hold(v.I) {
+	for i := range p.data.Symbols {
+		s, v := &p.data.Symbols[i], &registers[i]
+		isInteger := interchangeable(s.Type)
+		if v.Type != s.Type && !(interchangeable(v.Type) && isInteger) || isInteger && !s.Facts.Hold(v.I) {
 			return false
 		}
-		v.Type = s.dt
+		v.Type = s.Type
 	}
-	for i := range p.code {
-		v, ok := p.code[i].run(registers, len(p.symbols)+len(p.code), opaque)
+	for i := range p.data.Code {
+		v, ok := p.data.Code[i].run(registers, len(p.data.Symbols)+len(p.data.Code), opaque)
 		if !ok {
 			return false
 		}
-		registers[len(p.symbols)+i] = v
+		registers[len(p.data.Symbols)+i] = v
 	}
 	return true
 }
 
 // run returns the value of x; operands of what is opaque lie from free on.
-func (x *instruction) run(registers []Value, free int, opaque Opaque) (Value, bool) {
+func (x *Instruction) run(registers []Value, free int, opaque Opaque) (Value, bool) {
 	switch {
-	case x.op == Const:
-		return x.value, true
-	case x.op == Select:
-		chosen := x.args[2]
-		if registers[x.args[0]].I != 0 {
-			chosen = x.args[1]
+	case x.Op == Const:
+		return x.Value, true
+	case x.Op == Select:
+		chosen := x.Operands[2]
+		if registers[x.Operands[0]].I != 0 {
+			chosen = x.Operands[1]
 		}
 		return registers[chosen], true
-	case x.op >= FirstOpaque:
-		for k, a := range x.args {
+	case x.Op >= FirstOpaque:
+		for k, a := range x.Operands {
 			registers[free+k] = registers[a]
 		}
-		v, err := opaque(x.op, x.value.Type, registers[free:free+len(x.args)])
+		v, err := opaque(x.Op, x.Value.Type, registers[free:free+len(x.Operands)])
 		return v, err == nil
 	}
-	v := x.value
-	v.I = registers[x.args[0]].I
-	for _, a := range x.args[1:] {
+	v := x.Value
+	v.I = registers[x.Operands[0]].I
+	for _, a := range x.Operands[1:] {
 		var err error
-		if v.I, err = arithmetic(x.op, x.from, v.I, registers[a].I); err != nil {
+		if v.I, err = arithmetic(x.Op, x.From, v.I, registers[a].I); err != nil {
 			return v, false
 		}
 	}
@@ -137,4 +182,4 @@ func (x *instruction) run(registers []Value, free int, opaque Opaque) (Value, bo
 }
 
 // Result returns expression i after a run.
-func (p *Program) Result(registers []Value, i int) Value { return registers[p.results[i]] }
+func (p *Program) Result(registers []Value, i int) Value { return registers[p.data.Results[i]] }

@@ -2,6 +2,7 @@ package cubins
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -34,7 +35,7 @@ func newFixture(t *testing.T) *fixture {
 
 // driver returns one with a store of its own, as a new process has.
 func (f *fixture) driver(limit int64) *Driver {
-	return NewDriver(f.below, NewStore(f.folder, limit, func(text string) { f.warnings = append(f.warnings, text) }), 2)
+	return NewDriver(f.below, NewStore(f.folder, limit, func(text string) { f.warnings = append(f.warnings, text) }), "program", 2)
 }
 
 // compile compiles a text in a new process, and tells whether it was compiled.
@@ -56,6 +57,11 @@ func (f *fixture) file() string {
 	return found[0]
 }
 
+// testKey is that of the code of a text.
+func testKey(text, compiler string) key {
+	return codeKey(sha256.Sum256([]byte(text)), options, compiler)
+}
+
 var options = cudadrv.CompileOptions{Arch: "sm_90a"}
 
 func TestKeeps(t *testing.T) {
@@ -72,9 +78,10 @@ func TestKeeps(t *testing.T) {
 	info, err := os.Stat(f.folder)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
-	entries, size := NewStore(f.folder, 1, nil).Usage()
-	require.Equal(t, 6, entries)
-	require.Greater(t, size, int64(6*64))
+	u := NewStore(f.folder, 1, nil).Usage()
+	require.Equal(t, 6, u.Kernels)
+	require.Zero(t, u.Plans)
+	require.Greater(t, u.Bytes, int64(6*64))
 	require.Empty(t, f.warnings)
 }
 
@@ -99,27 +106,29 @@ func (d *another) Compile(source string, o cudadrv.CompileOptions) (cudadrv.Comp
 
 // TestKeyOfCompiler keeps nothing under the name of a compiler that did not make it.
 func TestKeyOfCompiler(t *testing.T) {
-	require.NotEqual(t, keyOf("a", options, "this"), keyOf("a", options, "that"))
+	require.NotEqual(t, testKey("a", "this"), testKey("a", "that"))
 	below, store := &another{}, NewStore(filepath.Join(t.TempDir(), "a"), 1<<20, nil)
-	d := NewDriver(below, store, 1)
+	d := NewDriver(below, store, "program", 1)
 	for i, compiles := range []int{1, 2, 2} {
 		_, err := d.Compile("a", options)
 		require.NoError(t, err)
 		require.Len(t, below.Compiles(), compiles, "call %d", i)
 	}
-	_, ok := store.get(keyOf("a", options, "this"))
+	_, ok := store.get(testKey("a", "this"))
 	require.False(t, ok)
-	_, ok = store.get(keyOf("a", options, "that"))
+	_, ok = store.get(testKey("a", "that"))
 	require.True(t, ok)
 }
 
 func TestLogIsKept(t *testing.T) {
 	s := NewStore(t.TempDir(), 1<<20, nil)
 	require.NoError(t, os.Chmod(s.Folder(), 0o700))
-	k := keyOf("a", options, "fake")
+	k := testKey("a", "fake")
 	for _, c := range []cudadrv.Compiled{{Cubin: []byte{1, 2}, Log: "log"}, {Cubin: []byte{}, Log: ""}} {
-		s.put(k, c)
-		got, ok := s.get(k)
+		s.put(k, encodeCode(c))
+		b, ok := s.get(k)
+		require.True(t, ok)
+		got, ok := decodeCode(b)
 		require.True(t, ok)
 		require.Equal(t, c, got)
 	}
@@ -133,7 +142,7 @@ func TestDamaged(t *testing.T) {
 		"longer":    func(path string, b []byte) error { return os.WriteFile(path, append(b, 0), 0o600) },
 		"flipped":   func(path string, b []byte) error { b[len(b)-40] ^= 1; return os.WriteFile(path, b, 0o600) },
 		"foreign": func(path string, b []byte) error {
-			return os.WriteFile(path, encode(keyOf("b", options, "fake"), cudadrv.Compiled{Cubin: []byte("b")}), 0o600)
+			return os.WriteFile(path, encode(testKey("b", "fake"), encodeCode(cudadrv.Compiled{Cubin: []byte("b")})), 0o600)
 		},
 		"writable": func(path string, b []byte) error { return os.Chmod(path, 0o606) },
 		"link": func(path string, b []byte) error {
@@ -158,8 +167,8 @@ func TestDamaged(t *testing.T) {
 }
 
 func TestAnyByte(t *testing.T) {
-	k := keyOf("a", options, "fake")
-	b := encode(k, cudadrv.Compiled{Cubin: []byte("code"), Log: "log"})
+	k := testKey("a", "fake")
+	b := encode(k, encodeCode(cudadrv.Compiled{Cubin: []byte("code"), Log: "log"}))
 	_, err := decode(k, b)
 	require.NoError(t, err)
 	for i := range b {
@@ -232,7 +241,7 @@ func TestCannotWrite(t *testing.T) {
 }
 
 func TestNilStore(t *testing.T) {
-	d := NewDriver(&fake.Driver{}, nil, 1)
+	d := NewDriver(&fake.Driver{}, nil, "program", 1)
 	c, err := d.Compile("a", options)
 	require.NoError(t, err)
 	require.Equal(t, "a", string(c.Cubin))
@@ -246,7 +255,7 @@ func TestEviction(t *testing.T) {
 	for i := range 8 {
 		_, err := d.Compile(text(i), options)
 		require.NoError(t, err)
-		path := filepath.Join(f.folder, keyOf(text(i), options, "fake").file())
+		path := filepath.Join(f.folder, testKey(text(i), "fake").file())
 		require.NoError(t, os.Chtimes(path, hour, hour.Add(time.Duration(i)*time.Minute)))
 	}
 	require.False(t, f.compile(text(0)), "which makes it the one used last")
@@ -258,9 +267,9 @@ func TestEviction(t *testing.T) {
 		_, err := d.Compile(text(8+i), options)
 		require.NoError(t, err)
 	}
-	entries, size := NewStore(f.folder, 1, nil).Usage()
-	require.LessOrEqual(t, size, int64(7_500))
-	require.Equal(t, 6, entries)
+	u := NewStore(f.folder, 1, nil).Usage()
+	require.LessOrEqual(t, u.Bytes, int64(7_500))
+	require.Equal(t, 6, u.Kernels)
 	require.NoFileExists(t, abandoned)
 	require.FileExists(t, current)
 	require.False(t, f.compile(text(0)))
@@ -296,7 +305,7 @@ func (s *slow) Compile(source string, o cudadrv.CompileOptions) (cudadrv.Compile
 
 func TestOneCompileForAKey(t *testing.T) {
 	below := &slow{}
-	d := NewDriver(below, nil, 2)
+	d := NewDriver(below, nil, "program", 2)
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
@@ -312,7 +321,7 @@ func TestOneCompileForAKey(t *testing.T) {
 
 func TestErrorsAreNotKept(t *testing.T) {
 	below := &slow{}
-	d := NewDriver(below, NewStore(filepath.Join(t.TempDir(), "a"), 1000, nil), 1)
+	d := NewDriver(below, NewStore(filepath.Join(t.TempDir(), "a"), 1000, nil), "program", 1)
 	for range 2 {
 		_, err := d.Compile("bad", options)
 		var e *cudadrv.CompileError
@@ -327,7 +336,7 @@ func TestTwoProcesses(t *testing.T) {
 	const variable = "CUBINS_FOLDER"
 	if folder := os.Getenv(variable); folder != "" {
 		store := NewStore(folder, 20_000, func(text string) { t.Error(text) })
-		d := NewDriver(&fake.Driver{}, store, 2)
+		d := NewDriver(&fake.Driver{}, store, "program", 2)
 		for i := range 300 {
 			source := strings.Repeat(fmt.Sprint(i%30), 500)
 			c, err := d.Compile(source, options)
@@ -347,6 +356,70 @@ func TestTwoProcesses(t *testing.T) {
 		})
 	}
 	all.Wait()
-	_, size := NewStore(folder, 1, nil).Usage()
-	require.LessOrEqual(t, size, int64(60_000)) // each counts what it writes itself
+	require.LessOrEqual(t, NewStore(folder, 1, nil).Usage().Bytes, int64(60_000)) // each counts what it writes itself
+}
+
+// TestPlans keeps plans beside machine code: by the description, the build of the
+// program and the compiler.
+func TestPlans(t *testing.T) {
+	f := newFixture(t)
+	d := f.driver(1 << 20)
+	_, ok := d.Kept("of")
+	require.False(t, ok)
+	d.Keep("of", []byte("what"))
+	d.Keep("of", []byte("what else"))
+	d.Keep("nothing", nil)
+	for of, want := range map[string]string{"of": "what else", "nothing": ""} {
+		what, ok := f.driver(1 << 20).Kept(of)
+		require.True(t, ok)
+		require.Equal(t, want, string(what))
+	}
+	require.Equal(t, 2, NewStore(f.folder, 1, nil).Usage().Plans)
+	store := NewStore(f.folder, 1<<20, nil)
+	another := NewDriver(f.below, store, "another", 1)
+	_, ok = another.Kept("of")
+	require.False(t, ok)
+	_, ok = NewDriver(&otherCompiler{}, store, "program", 1).Kept("of")
+	require.False(t, ok)
+	nameless := NewDriver(f.below, store, "", 1)
+	nameless.Keep("of", []byte("x"))
+	_, ok = nameless.Kept("of")
+	require.False(t, ok)
+	require.Equal(t, 2, NewStore(f.folder, 1, nil).Usage().Plans)
+	_, ok = NewDriver(f.below, nil, "program", 1).Kept("of")
+	require.False(t, ok)
+}
+
+type otherCompiler struct{ fake.Driver }
+
+func (*otherCompiler) CompilerID() (string, error) { return "other", nil }
+
+// TestKeptCode finds by its sum what was compiled, and compiles nothing.
+func TestKeptCode(t *testing.T) {
+	f := newFixture(t)
+	sum := sha256.Sum256([]byte("a"))
+	_, ok := f.driver(1<<20).KeptCode(sum, options)
+	require.False(t, ok)
+	require.True(t, f.compile("a"))
+	c, ok := f.driver(1<<20).KeptCode(sum, options)
+	require.True(t, ok)
+	require.Equal(t, "a", string(c.Cubin))
+	_, ok = f.driver(1<<20).KeptCode(sum, cudadrv.CompileOptions{Arch: "sm_80"})
+	require.False(t, ok)
+	require.Len(t, f.below.Compiles(), 1)
+}
+
+// TestMostEntries has more small entries than a folder may have.
+func TestMostEntries(t *testing.T) {
+	f := newFixture(t)
+	store := NewStore(f.folder, 1<<20, nil)
+	store.most = 20
+	d := NewDriver(f.below, store, "program", 1)
+	for i := range 100 {
+		d.Keep(fmt.Sprint(i), []byte("x"))
+		require.LessOrEqual(t, store.Usage().Plans, 20)
+	}
+	require.GreaterOrEqual(t, store.Usage().Plans, 15)
+	_, ok := d.Kept("99")
+	require.True(t, ok)
 }

@@ -7,25 +7,42 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"slices"
 
 	"nvfuser_go/cudadrv"
 )
 
-// A key names an entry: a hash of all that the code depends on.
-type key [sha256.Size]byte
+// A key names an entry.
+type key struct {
+	kind kind
+	sum  [sha256.Size]byte // of all that the entry depends on
+}
+
+// A kind of entries is how the names of their files end.
+type kind string
+
+const (
+	machineCode kind = ".cubin"
+	plan        kind = ".plan"
+)
 
 // format is in every key and file; it changes with what a file means.
-const format = "nvfuser_go cubin 1\n"
+const format = "nvfuser_go entry 2\n"
 
-func keyOf(source string, o cudadrv.CompileOptions, compiler string) key {
+// keyOf returns the key of an entry that depends on the given things.
+func keyOf(k kind, things ...string) key {
 	h := sha256.New()
 	write(h, format)
-	write(h, compiler)
-	for _, f := range o.Flags() {
-		write(h, f)
+	write(h, string(k))
+	for _, x := range things {
+		write(h, x)
 	}
-	write(h, source)
-	return key(h.Sum(nil))
+	return key{k, [sha256.Size]byte(h.Sum(nil))}
+}
+
+// codeKey returns the key of the code of a text, whose sum is given.
+func codeKey(text [sha256.Size]byte, o cudadrv.CompileOptions, compiler string) key {
+	return keyOf(machineCode, slices.Concat([]string{compiler, string(text[:])}, o.Flags())...)
 }
 
 // write adds a text with its length, so that no two lists are alike.
@@ -36,37 +53,50 @@ func write(h hash.Hash, text string) {
 	h.Write([]byte(text))
 }
 
-func (k key) file() string { return fmt.Sprintf("%x%s", k[:], suffix) }
+func (k key) file() string { return fmt.Sprintf("%x%s", k.sum[:], k.kind) }
 
-const suffix = ".cubin"
-
-// encode returns the bytes of a file: format, key, length of the log, log, code,
-// and a hash of these.
-func encode(k key, c cudadrv.Compiled) []byte {
-	b := append([]byte(format), k[:]...)
-	b = binary.LittleEndian.AppendUint64(b, uint64(len(c.Log)))
-	b = append(append(b, c.Log...), c.Cubin...)
+// encode returns the bytes of a file: format, sum of the key, body, and a hash of
+// these.
+func encode(k key, body []byte) []byte {
+	b := append(slices.Grow([]byte(format), 2*sha256.Size+len(body)), k.sum[:]...)
+	b = append(b, body...)
 	sum := sha256.Sum256(b)
 	return append(b, sum[:]...)
 }
 
-// decode returns what encode was given, or why the bytes are not of that key.
-func decode(k key, b []byte) (cudadrv.Compiled, error) {
-	const head = len(format) + sha256.Size + 8
-	body := len(b) - sha256.Size
-	if body < head {
-		return cudadrv.Compiled{}, errors.New("it is cut short")
+// decode returns the body that encode was given, or why the bytes are not of that
+// key.
+func decode(k key, b []byte) ([]byte, error) {
+	const head = len(format) + sha256.Size
+	end := len(b) - sha256.Size
+	if end < head {
+		return nil, errors.New("it is cut short")
 	}
-	if sum := sha256.Sum256(b[:body]); !bytes.Equal(sum[:], b[body:]) {
-		return cudadrv.Compiled{}, errors.New("its checksum is wrong")
+	if sum := sha256.Sum256(b[:end]); !bytes.Equal(sum[:], b[end:]) {
+		return nil, errors.New("its checksum is wrong")
 	}
-	if !bytes.HasPrefix(b, append([]byte(format), k[:]...)) {
-		return cudadrv.Compiled{}, errors.New("it holds something else")
+	if !bytes.HasPrefix(b, append([]byte(format), k.sum[:]...)) {
+		return nil, errors.New("it holds something else")
 	}
-	size := binary.LittleEndian.Uint64(b[head-8:])
-	if size > uint64(body-head) {
-		return cudadrv.Compiled{}, errors.New("its lengths are wrong")
+	return b[head:end:end], nil
+}
+
+// encodeCode returns the body of machine code: length of the log, log, code.
+func encodeCode(c cudadrv.Compiled) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(c.Log)))
+	return append(append(b, c.Log...), c.Cubin...)
+}
+
+// decodeCode returns what encodeCode was given; false if b is nothing of the kind.
+func decodeCode(b []byte) (c cudadrv.Compiled, ok bool) {
+	const head = 8
+	if len(b) < head {
+		return c, false
+	}
+	size := binary.LittleEndian.Uint64(b)
+	if size > uint64(len(b)-head) {
+		return c, false
 	}
 	end := head + int(size)
-	return cudadrv.Compiled{Log: string(b[head:end]), Cubin: b[end:body:body]}, nil
+	return cudadrv.Compiled{Log: string(b[head:end]), Cubin: b[end:]}, true
 }

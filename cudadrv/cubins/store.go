@@ -13,14 +13,13 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"nvfuser_go/cudadrv"
 )
 
 // A Store is a folder of entries. A nil one is empty and stays so.
 type Store struct {
 	folder string
-	limit  int64
+	limit  int64 // in bytes
+	most   int   // entries
 	warn   func(string)
 
 	opening sync.Once
@@ -30,25 +29,39 @@ type Store struct {
 	warned   bool
 	readOnly bool  // a file could not be written: no more are
 	size     int64 // of all entries when they were last counted and since; -1: not counted
+	count    int   // of them
 }
+
+// maxEntries keeps a folder from being slow to list.
+const maxEntries = 1 << 15
 
 // NewStore returns the store in a folder, which is made when it is first used,
 // with entries of at most limit bytes together. warn is called with a sentence at
 // the first problem, and not again.
 func NewStore(folder string, limit int64, warn func(string)) *Store {
-	return &Store{folder: folder, limit: limit, warn: warn, size: -1}
+	return &Store{folder: folder, limit: limit, most: maxEntries, warn: warn, size: -1}
 }
 
 // Folder returns where the entries are.
 func (s *Store) Folder() string { return s.folder }
 
-// Usage returns how many entries there are and their bytes. It makes nothing.
-func (s *Store) Usage() (entries int, size int64) {
+// Usage is what a store holds.
+type Usage struct {
+	Kernels, Plans int
+	Bytes          int64
+}
+
+// Usage counts the entries. It makes nothing.
+func (s *Store) Usage() (u Usage) {
 	for _, f := range s.entries(time.Time{}) {
-		entries++
-		size += f.size
+		if strings.HasSuffix(f.path, string(plan)) {
+			u.Plans++
+		} else {
+			u.Kernels++
+		}
+		u.Bytes += f.size
 	}
-	return entries, size
+	return u
 }
 
 func (s *Store) problem(format string, args ...any) {
@@ -107,62 +120,62 @@ func reason(err error) error {
 // touchAge is how old the time of an entry must be for a use to renew it.
 const touchAge = time.Hour
 
-// get returns an entry. One that cannot be believed is as if it were not there,
-// and is removed.
-func (s *Store) get(k key) (cudadrv.Compiled, bool) {
+// get returns the body of an entry. One that cannot be believed is as if it were
+// not there, and is removed.
+func (s *Store) get(k key) ([]byte, bool) {
 	if !s.open() {
-		return cudadrv.Compiled{}, false
+		return nil, false
 	}
 	path := filepath.Join(s.folder, k.file())
-	c, used, err := read(k, path)
+	body, used, err := read(k, path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return cudadrv.Compiled{}, false
+		return nil, false
 	}
 	if err != nil {
-		s.problem("the compiled kernel %s is not used and made again: %v", path, reason(err))
+		s.problem("%s, which was kept, is not used and made again: %v", path, reason(err))
 		os.Remove(path)
-		return cudadrv.Compiled{}, false
+		return nil, false
 	}
 	if now := time.Now(); now.Sub(used) > touchAge {
 		_ = os.Chtimes(path, now, now) // only the order of eviction
 	}
-	return c, true
+	return body, true
 }
 
-func read(k key, path string) (c cudadrv.Compiled, modified time.Time, err error) {
+func read(k key, path string) (body []byte, modified time.Time, err error) {
 	// Neither a link nor a pipe is followed or waited for.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return c, modified, err
+		return nil, modified, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return c, modified, err
+		return nil, modified, err
 	}
 	if !info.Mode().IsRegular() {
-		return c, modified, errors.New("it is no file")
+		return nil, modified, errors.New("it is no file")
 	}
 	if err := ours(info); err != nil {
-		return c, modified, err
+		return nil, modified, err
 	}
-	b, err := io.ReadAll(f)
-	if err != nil {
-		return c, modified, err
+	b := make([]byte, info.Size())
+	if _, err := io.ReadFull(f, b); err != nil {
+		return nil, modified, err
 	}
-	c, err = decode(k, b)
-	return c, info.ModTime(), err
+	body, err = decode(k, b)
+	return body, info.ModTime(), err
 }
 
 // put keeps an entry, if that is possible.
-func (s *Store) put(k key, c cudadrv.Compiled) {
+func (s *Store) put(k key, body []byte) {
 	if !s.open() {
 		return
 	}
 	s.mu.Lock()
 	readOnly := s.readOnly
 	s.mu.Unlock()
-	b := encode(k, c)
+	b := encode(k, body)
 	if readOnly || int64(len(b)) > s.limit {
 		return
 	}
@@ -204,29 +217,29 @@ func (s *Store) evict(added int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.size >= 0 {
-		s.size += added
+		s.size, s.count = s.size+added, s.count+1
 	}
-	if s.size >= 0 && s.size <= s.limit {
+	if s.size >= 0 && s.size <= s.limit && s.count <= s.most {
 		return
 	}
 	files := s.entries(time.Now().Add(-time.Hour))
 	slices.SortFunc(files, func(a, b entryFile) int {
 		return cmp.Or(a.modified.Compare(b.modified), strings.Compare(a.path, b.path))
 	})
-	s.size = 0
+	s.size, s.count = 0, len(files)
 	for _, f := range files {
 		s.size += f.size
 	}
-	if s.size <= s.limit {
+	if s.size <= s.limit && s.count <= s.most {
 		return
 	}
 	const keep = 0.75 // so that it is not done for each entry
 	for _, f := range files {
-		if float64(s.size) <= keep*float64(s.limit) {
+		if float64(s.size) <= keep*float64(s.limit) && float64(s.count) <= keep*float64(s.most) {
 			break
 		}
 		if os.Remove(f.path) == nil {
-			s.size -= f.size
+			s.size, s.count = s.size-f.size, s.count-1
 		}
 	}
 }
@@ -252,7 +265,7 @@ func (s *Store) entries(abandoned time.Time) []entryFile {
 		}
 		path := filepath.Join(s.folder, e.Name())
 		switch {
-		case strings.HasSuffix(e.Name(), suffix):
+		case slices.Contains([]string{string(machineCode), string(plan)}, filepath.Ext(e.Name())):
 			files = append(files, entryFile{path, info.Size(), info.ModTime()})
 		case strings.HasPrefix(e.Name(), temporary) && info.ModTime().Before(abandoned):
 			os.Remove(path)

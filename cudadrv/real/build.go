@@ -40,25 +40,36 @@ func buildOf(path string) string {
 		if _, err := p.ReadAt(notes, 0); err != nil {
 			continue
 		}
-		if id := buildAmong(notes, file.ByteOrder); len(id) > 0 {
+		if id := noteAmong(notes, file.ByteOrder, builtByLinker); len(id) > 0 {
 			return "build " + hex.EncodeToString(id)
 		}
 	}
 	return ""
 }
 
-// buildAmong returns the build among the notes of a file: each has the lengths of
-// its name and its value and its type, then both, filled up to multiples of 4, the
-// last one perhaps not.
-func buildAmong(notes []byte, order binary.ByteOrder) []byte {
-	const head, builds = 12, 3 // NT_GNU_BUILD_ID
+// A note says something of a file: who has the name says what the kind means.
+type note struct {
+	name string
+	kind uint32
+}
+
+var (
+	builtByLinker = note{"GNU\x00", 3} // NT_GNU_BUILD_ID
+	builtByGo     = note{"Go\x00\x00", 4}
+)
+
+// noteAmong returns the value of a note among the notes of a file: each has the
+// lengths of its name and its value and its kind, then both, filled up to multiples
+// of 4, the last one perhaps not.
+func noteAmong(notes []byte, order binary.ByteOrder, wanted note) []byte {
+	const head = 12
 	for len(notes) >= head {
 		name, value, kind := uint64(order.Uint32(notes)), uint64(order.Uint32(notes[4:])), order.Uint32(notes[8:])
 		from := head + (name+3)/4*4
 		if from+value > uint64(len(notes)) {
 			return nil
 		}
-		if kind == builds && string(notes[head:head+name]) == "GNU\x00" {
+		if kind == wanted.kind && string(notes[head:head+name]) == wanted.name {
 			return notes[from : from+value]
 		}
 		notes = notes[min(from+(value+3)/4*4, uint64(len(notes))):]

@@ -101,14 +101,14 @@ func TestBuildAmongNotes(t *testing.T) {
 	}
 	build := note("GNU\x00", "12345", 3)
 	all := slices.Concat(note("other", "value", 3), note("GNU\x00", "version", 1), build)
-	require.Equal(t, "12345", string(buildAmong(all, binary.LittleEndian)))
-	require.Empty(t, buildAmong(all[:len(all)-len(build)], binary.LittleEndian))
+	require.Equal(t, "12345", string(noteAmong(all, binary.LittleEndian, builtByLinker)))
+	require.Empty(t, noteAmong(all[:len(all)-len(build)], binary.LittleEndian, builtByLinker))
 	end := len(all) - 3 // of the value
-	require.Equal(t, "12345", string(buildAmong(all[:end], binary.LittleEndian)))
+	require.Equal(t, "12345", string(noteAmong(all[:end], binary.LittleEndian, builtByLinker)))
 	for i := range end {
-		require.Empty(t, buildAmong(all[:i], binary.LittleEndian), "cut short at %d", i)
+		require.Empty(t, noteAmong(all[:i], binary.LittleEndian, builtByLinker), "cut short at %d", i)
 		all[i] ^= 0xff // lengths that are too large among others
-		_ = buildAmong(all, binary.LittleEndian)
+		_ = noteAmong(all, binary.LittleEndian, builtByLinker)
 		all[i] ^= 0xff
 	}
 }

@@ -73,7 +73,7 @@ EFFECTIVE: dict[str, frozenset[str]] = {
 
 # The variables of this package, with what they mean.
 OWN_VARIABLES = {
-    "NVFUSER_GO_CACHE_DIR": "folder for compiled kernels; nvfuser_go in the user's cache folder if not set",
+    "NVFUSER_GO_CACHE_DIR": "folder for compiled kernels and plans; nvfuser_go in the user's cache folder if not set",
     "NVFUSER_GO_LIBCUDA": "file of the CUDA driver to use instead of looking for libcuda.so.1",
     "NVFUSER_GO_LIBNVRTC": "file of the compiler of kernels to use instead of looking for libnvrtc.so",
     "NVFUSER_GO_REPRO_DIR": "folder for the files that reproduce an internal error; the temporary folder if not set",

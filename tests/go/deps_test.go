@@ -30,8 +30,9 @@ passes, schedulers/... < segmenter
 segmenter, codegen/lower, codegen/sim, codegen/cuda/..., cudadrv, cudadrv/fake, executor/cpu < executor
 core/fusionfuzz < executor/cpu
 cudadrv < cudadrv/real
-cudadrv < cudadrv/fake < cudadrv/cubins
-executor, cudadrv/real, cudadrv/cubins < capi, cmd/...
+cudadrv < cudadrv/fake < cudadrv/cubins < executor
+executor/planfile < executor
+executor, cudadrv/real < capi, cmd/...
 `
 
 // Packages under internal may be imported by all, and import only each other.
@@ -46,10 +47,11 @@ var cgoUsers = []string{"capi", "cudadrv/real"}
 // modules are the dependencies and the packages that may import them, in code
 // and tests; "tests" stands for the test files of all packages.
 var modules = map[string][]string{
-	"github.com/stretchr/testify": {"tests"},
-	"golang.org/x/sync":           {"executor", "cudadrv/cubins"},
-	"golang.org/x/tools":          {"tests", "internal/golden"},
-	"gorgonia.org/cu":             {"cudadrv/real"},
+	"github.com/google/flatbuffers": {"executor", "executor/planfile"},
+	"github.com/stretchr/testify":   {"tests"},
+	"golang.org/x/sync":             {"executor", "cudadrv/cubins"},
+	"golang.org/x/tools":            {"tests", "internal/golden"},
+	"gorgonia.org/cu":               {"cudadrv/real"},
 }
 
 const module = "nvfuser_go"

@@ -43,7 +43,7 @@ func newGPU(t *testing.T) *gpu {
 	}
 	if *cubinFolder != "" {
 		require.NoError(t, os.MkdirAll(*cubinFolder, 0o700))
-		g.driver = cubins.NewDriver(real.Driver{}, cubins.NewStore(*cubinFolder, 1<<32, func(problem string) { t.Log(problem) }), runtime.GOMAXPROCS(0))
+		g.driver = cubins.NewDriver(real.Driver{}, cubins.NewStore(*cubinFolder, 1<<32, func(problem string) { t.Log(problem) }), real.ProgramID(), runtime.GOMAXPROCS(0))
 	}
 	var err error
 	g.properties, err = g.driver.Properties(0)

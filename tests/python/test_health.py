@@ -41,7 +41,7 @@ def test_libraries_that_are_named():
     assert done.returncode == 0, done.stdout
     assert "Tried: /no/libcuda.so: there is no such file" in done.stdout
     assert "Tried: /no/libnvrtc.so: there is no such file" in done.stdout
-    assert "/no/cache: 0 kernels, 0.0 MiB of at most 512" in done.stdout
+    assert "/no/cache: 0 kernels, 0 plans, 0.0 MiB of at most 512" in done.stdout
 
 
 @pytest.mark.parametrize(
