@@ -17,18 +17,13 @@ typedef struct {
 
 #define SELF ((ExecutorObject *)self)
 
-/* Work below which a run holds the lock of the interpreter and stays on its
- * thread, in operations on elements: some 20 us, when releasing the lock and
- * waking another thread would cost as much again. */
-enum { SMALL_WORK = 1 << 15, SLICE_MS = 50 };
-
 /* Operations from which a fusion is large: making a plan takes 2 us for each, and
  * the lock of the interpreter is released meanwhile. */
 enum { LARGE = 256 };
 
 PyObject *set_hooks(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
   (void)module;
-  if (!check_count("set_hooks", nargs, 2, 2) || find_torch()) return NULL;
+  if (!check_count("set_hooks", nargs, 3, 3) || find_torch()) return NULL;
   PyObject *old_prepare = prepare_hook, *old_draw = draw_hook;
   Py_INCREF(args[0]);
   Py_INCREF(args[1]);
@@ -36,6 +31,7 @@ PyObject *set_hooks(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
   draw_hook = args[1];
   Py_XDECREF(old_prepare);
   Py_XDECREF(old_draw);
+  set_prepare_call(args[2]);
   Py_RETURN_NONE;
 }
 
@@ -116,37 +112,6 @@ static void executor_dealloc(PyObject *self) {
 
 /* ---- A run ---- */
 
-/* What a run holds. */
-typedef struct {
-  Inputs in;
-  nvfi_plan *plan;
-  PyObject *outputs;    /* list of tensors */
-  PyObject *workspaces; /* list of tensors, or NULL */
-  PyObject *random;     /* the tensor that seed and offset are the addresses of, or NULL */
-  void **memories;      /* of outputs, then of workspaces */
-  uint64_t *words;
-  void *few_memories[16];
-  uint64_t few_words[96];
-  uint64_t seed, offset;
-} Run;
-
-static void run_begin(Run *run) {
-  run->plan = NULL;
-  run->outputs = run->workspaces = run->random = NULL;
-  run->memories = run->few_memories;
-  run->words = run->few_words;
-  run->seed = run->offset = 0;
-}
-
-static void run_end(Run *run) {
-  if (run->plan) plan_release(run->plan);
-  inputs_end(&run->in);
-  if (run->memories != run->few_memories) PyMem_Free(run->memories);
-  if (run->words != run->few_words) PyMem_Free(run->words);
-  Py_XDECREF(run->workspaces);
-  Py_XDECREF(run->random);
-}
-
 /* Has the package turn the inputs into plain tensors and numbers. Returns a new
  * reference to their list. */
 static PyObject *prepared(PyObject *inputs, PyObject *aliased, int *to_numpy) {
@@ -177,32 +142,6 @@ static int read_inputs(Run *run, PyObject *inputs, PyObject *aliased, int *to_nu
   if (status == 0) inputs_refuse(plain);
   Py_DECREF(plain);
   return status > 0;
-}
-
-/* Waits for a job and looks for signals meanwhile: an exception of a signal handler,
- * such as KeyboardInterrupt, ends a run, and leaves a plan to be made by itself. */
-static int wait_for(nvfi_job job, int is_run) {
-  nvf_error error = {0};
-  PyObject *type = NULL, *value, *traceback;
-  int status;
-  for (;;) {
-    int ended;
-    Py_BEGIN_ALLOW_THREADS;
-    ended = nvfi_wait(job, SLICE_MS, &status, &error);
-    Py_END_ALLOW_THREADS;
-    if (ended) break;
-    if (type || !PyErr_CheckSignals()) continue;
-    if (!is_run) {
-      nvfi_abandon(job);
-      return 0;
-    }
-    PyErr_Fetch(&type, &value, &traceback);
-    nvfi_stop(job);
-  }
-  if (!type) return check(status, &error);
-  nvf_error_clear(&error);
-  PyErr_Restore(type, value, traceback);
-  return 0;
 }
 
 /* Whether making a plan is quick: a small one for the CPU. */
@@ -274,28 +213,6 @@ static int check_written(const Run *run) {
   return 1;
 }
 
-static int allocate(Run *run) {
-  const nvf_plan_description *d = &run->plan->description;
-  size_t total = (size_t)d->num_outputs + (size_t)d->num_workspaces;
-  if (total > sizeof run->few_memories / sizeof *run->few_memories) {
-    void **memories = PyMem_Malloc(total * sizeof *memories);
-    if (!memories) return PyErr_NoMemory(), 0;
-    run->memories = memories;
-  }
-  run->outputs = PyList_New(d->num_outputs);
-  if (d->num_workspaces) run->workspaces = PyList_New(d->num_workspaces);
-  if (!run->outputs || (d->num_workspaces && !run->workspaces)) return 0;
-  for (int32_t i = 0; i < (int32_t)total; i++) {
-    PyObject *tensor;
-    run->memories[i] = NULL;
-    if (i < d->num_outputs && d->outputs[i].same_as >= 0) {
-      if ((tensor = PyList_GetItem(run->outputs, d->outputs[i].same_as))) Py_INCREF(tensor);
-    } else tensor = new_memory(run->plan, i, &run->memories[i]);
-    if (!tensor || (i < d->num_outputs ? PyList_SetItem(run->outputs, i, tensor) : PyList_SetItem(run->workspaces, i - d->num_outputs, tensor))) return 0;
-  }
-  return 1;
-}
-
 /* Takes seed and offset of the random generator, if the outputs depend on them. In
  * the capture of a CUDA graph they are numbers in memory, for which there is
  * another plan. */
@@ -324,39 +241,16 @@ static int draw(ExecutorObject *self, Run *run, int32_t device) {
   return find_plan(self, run, device, 1);
 }
 
-static int launch(Run *run) {
-  nvf_error error = {0};
-  const nvfi_plan *plan = run->plan;
-  if ((size_t)plan->num_words > sizeof run->few_words / sizeof *run->few_words) {
-    uint64_t *words = PyMem_Malloc((size_t)plan->num_words * sizeof *words);
-    if (!words) return PyErr_NoMemory(), 0;
-    run->words = words;
-  }
-  plan_fill(plan, run->in.inputs, run->memories, run->memories + plan->description.num_outputs, run->seed, run->offset, run->words);
-  if (plan->num_scalars && !check(nvfi_scalars(run->plan, run->in.inputs, run->words + plan->scalars_at, &error), &error)) return 0;
-  if (!plan->num_launches) return 1;
-  uintptr_t stream;
-  if (!current_stream(plan->description.device_index, &stream)) return 0;
-  int code;
-  int32_t failed;
-  /* A full queue blocks, and what is in it may wait for the lock. */
-  Py_BEGIN_ALLOW_THREADS;
-  code = plan_launch(plan, run->words, stream, &failed);
-  Py_END_ALLOW_THREADS;
-  return !code || check(nvfi_launch_error(run->plan, code, failed, &error), &error);
-}
-
-static int run_plan(Run *run) {
-  nvf_error error = {0};
-  nvfi_job job;
-  if (run->plan->description.device_type == NVF_CUDA) return launch(run);
-  if (run->plan->description.work < SMALL_WORK) return check(nvfi_run(run->plan, run->in.inputs, run->memories, run->seed, &error), &error);
-  return check(nvfi_start_run(run->plan, run->in.inputs, run->memories, run->seed, &job, &error), &error) && wait_for(job, 1);
-}
-
+/* Tells autograd of the inputs that were written to, also by a run that failed. */
 static int mark_inputs(Run *run) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
   for (int32_t i = 0; i < run->in.count; i++)
-    if (run->plan->description.written[i] && mark_written(run->in.objects[i])) return 0;
+    if (run->plan->description.written[i] && mark_written(run->in.objects[i])) {
+      if (!type) return 0;
+      PyErr_Clear();
+    }
+  PyErr_Restore(type, value, traceback);
   return 1;
 }
 
@@ -370,16 +264,18 @@ static int to_arrays(PyObject *list) {
 
 PyObject *run_executor(PyObject *self, PyObject *inputs, int32_t device) {
   static uint64_t uses;
-  int to_numpy = 0, ok = 0;
+  int to_numpy = 0;
+  PyObject *outputs = NULL;
   Run run; /* large, and not cleared */
   if (!alive()) return NULL;
   SELF->last_use = ++uses;
   run_begin(&run);
-  if (read_inputs(&run, inputs, SELF->aliased, &to_numpy) && find_plan(SELF, &run, device, 0))
-    ok = check_written(&run) && draw(SELF, &run, device) && allocate(&run) && run_plan(&run) && mark_inputs(&run) && (!to_numpy || to_arrays(run.outputs));
+  if (read_inputs(&run, inputs, SELF->aliased, &to_numpy) && find_plan(SELF, &run, device, 0) && check_written(&run) && draw(SELF, &run, device)) {
+    outputs = run_plan(&run);
+    if (((outputs || run.may_have_written) && !mark_inputs(&run)) || (outputs && to_numpy && !to_arrays(outputs))) Py_CLEAR(outputs);
+  }
   run_end(&run);
-  if (!ok) Py_CLEAR(run.outputs);
-  return run.outputs;
+  return outputs;
 }
 
 int is_executor(PyObject *object) { return PyObject_TypeCheck(object, executor_type); }

@@ -3,8 +3,8 @@ package main
 /*
 #include "export_types.h"
 
-#cgo noescape plan_fill
-#cgo nocallback plan_fill
+#cgo noescape plan_begin
+#cgo nocallback plan_begin
 #cgo noescape plan_launch
 #cgo nocallback plan_launch
 */
@@ -189,7 +189,7 @@ func (l *lease) on(inputs C.const_inputs, n C.int32_t, outputs C.const_memories,
 		if memory == nil && o.SameAs < 0 && core.NumElements(o.Sizes) > 0 {
 			return core.InvalidArgumentf("output %d has no memory", i)
 		}
-		if l.Device != nil && uintptr(memory)%outputAlignment != 0 {
+		if l.OnDevice() && uintptr(memory)%outputAlignment != 0 {
 			return core.InvalidArgumentf("output %d is at %#x, which is no multiple of %d", i, uintptr(memory), outputAlignment)
 		}
 	}
@@ -212,11 +212,18 @@ func nvf_run(h C.nvf_plan, inputs C.const_inputs, n C.int32_t, outputs C.const_m
 	}
 	defer l.release()
 	return guard(e, named("run"), func() error {
-		if l.Device != nil {
+		if l.OnDevice() {
 			return core.InvalidArgumentf("nvf_run(): the plan is for %v: call nvf_launch", executor.Device{Type: executor.CUDA, Index: l.Device.Device})
 		}
+		if err := l.refuseCalls("nvf_run"); err != nil {
+			return err
+		}
 		return l.on(inputs, n, outputs, numOutputs, func(given []executor.Input) error {
-			return l.run(given, outputs, uint64(seed), nil)
+			memories := make([]unsafe.Pointer, len(l.Outputs))
+			for i, memory := range unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(outputs)), len(l.own)) {
+				memories[l.own[i]] = memory
+			}
+			return l.Run(given, memories, core.RandomState{Seed: uint64(seed)}, nil)
 		})
 	})
 }
@@ -231,10 +238,13 @@ func nvf_launch(h C.nvf_plan, inputs C.const_inputs, n C.int32_t, outputs C.cons
 	defer l.release()
 	return guard(e, named("launch"), func() error {
 		switch {
-		case l.Device == nil:
+		case !l.OnDevice():
 			return core.InvalidArgumentf("nvf_launch(): the plan is for the CPU: call nvf_run")
 		case int(numWorkspaces) != len(l.Device.Workspaces):
 			return core.InvalidArgumentf("the plan has %d workspaces, got %d", len(l.Device.Workspaces), int(numWorkspaces))
+		}
+		if err := l.refuseCalls("nvf_launch"); err != nil {
+			return err
 		}
 		for i, memory := range unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(workspaces)), int(numWorkspaces)) {
 			switch {
@@ -245,25 +255,48 @@ func nvf_launch(h C.nvf_plan, inputs C.const_inputs, n C.int32_t, outputs C.cons
 			}
 		}
 		return l.on(inputs, n, outputs, numOutputs, func(given []executor.Input) error {
-			words := make([]uint64, l.Counts().Total())
-			C.plan_fill(l.block, inputs, outputs, workspaces, seed, offset, (*C.uint64_t)(&words[0]))
+			words := make([]uint64, l.counts.Total())
+			C.plan_begin(l.block, inputs, seed, offset, (*C.uint64_t)(&words[0]))
+			l.place(words, outputs, 0, numOutputs)
+			l.place(words, workspaces, numOutputs, numWorkspaces)
 			if err := l.Evaluate(given, words[l.block.scalars_at:]); err != nil {
 				return err
 			}
-			var failed C.int32_t
-			code := C.plan_launch(l.block, (*C.uint64_t)(&words[0]), C.uintptr_t(uintptr(stream)), &failed)
-			return l.launchError(int(code), int(failed))
+			for i := range unsafe.Slice(l.block.phases, l.block.num_phases) {
+				phase := (C.const_phases)(unsafe.Add(unsafe.Pointer(l.block.phases), i*C.sizeof_nvfi_phase))
+				var failed C.int32_t
+				if code := C.plan_launch(l.block, phase, (*C.uint64_t)(&words[0]), C.uintptr_t(uintptr(stream)), &failed); code != 0 {
+					return l.launchError(int(code), int(failed))
+				}
+			}
+			return nil
 		})
 	})
 }
 
-// run computes a plan for the CPU on inputs of its kind.
-func (p *prepared) run(inputs []executor.Input, outputs C.const_memories, seed uint64, stop *atomic.Bool) error {
-	memories := make([]unsafe.Pointer, len(p.Outputs))
-	for i, memory := range unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(outputs)), len(p.own)) {
-		memories[p.own[i]] = memory
+// place puts the addresses of memories, which begin with that of number first, among
+// the words.
+func (p *prepared) place(words []uint64, memories C.const_memories, first, n C.int32_t) {
+	places := unsafe.Slice(p.block.places, first+n)[first:]
+	for i, memory := range unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(memories)), int(n)) {
+		words[places[i]] = uint64(uintptr(memory))
 	}
-	return p.Run(inputs, memories, core.RandomState{Seed: seed}, stop)
+}
+
+// refuseCalls refuses plans that call torch.
+func (p *prepared) refuseCalls(function string) error {
+	if p.block.num_calls == 0 {
+		return nil
+	}
+	return &core.Unsupported{What: function + "(): the plan calls torch, which is done from Python alone", Refusals: p.callsOfTorch()}
+}
+
+// callsOfTorch names what torch computes.
+func (p *prepared) callsOfTorch() (refusals []core.Refusal) {
+	for i := range p.Device.Calls {
+		refusals = append(refusals, core.Refusal{By: "executor", Rule: "torch", Sentence: p.Device.Calls[i].Name + "() is computed by torch"})
+	}
+	return refusals
 }
 
 // onFound runs body on a plan that C has found and its inputs.
@@ -285,13 +318,17 @@ func onFound(b *C.nvfi_plan, inputs C.const_inputs, body func(*prepared, []execu
 	return body(p, given.inputs)
 }
 
-func runFound(b *C.nvfi_plan, inputs C.const_inputs, outputs C.const_memories, seed C.uint64_t, stop *atomic.Bool) error {
-	return onFound(b, inputs, func(p *prepared, given []executor.Input) error { return p.run(given, outputs, uint64(seed), stop) })
+func runFound(b *C.nvfi_plan, phase C.int32_t, inputs C.const_inputs, words C.const_words, stop *atomic.Bool) error {
+	return onFound(b, inputs, func(p *prepared, given []executor.Input) error {
+		addresses := unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(words)), int(b.random_at))
+		random := unsafe.Slice((*uint64)(unsafe.Pointer(words)), int(b.num_words))[b.random_at:]
+		return p.RunPhase(int(phase), addresses, given, core.RandomState{Seed: random[0], Offset: random[1]}, stop)
+	})
 }
 
-//export nvfi_run
-func nvfi_run(b *C.nvfi_plan, inputs C.const_inputs, outputs C.const_memories, seed C.uint64_t, e *C.nvf_error) C.int {
-	return report(e, runFound(b, inputs, outputs, seed, nil))
+//export nvfi_run_phase
+func nvfi_run_phase(b *C.nvfi_plan, phase C.int32_t, inputs C.const_inputs, words C.const_words, e *C.nvf_error) C.int {
+	return report(e, runFound(b, phase, inputs, words, nil))
 }
 
 //export nvfi_scalars

@@ -192,11 +192,21 @@ int memory_of(PyObject *tensor, int32_t *device_index, void **memory);
 /* The stream of a CUDA device that torch works on, on this thread. */
 int current_stream(int32_t device_index, uintptr_t *stream);
 
+/* Reads a tensor that torch has made, into memory of in. 1; 0 if it is none whose
+ * memory can be read; -1 with an exception. */
+int tensor_read(Inputs *in, PyObject *tensor, nvf_input *out);
+
 /* ---- outputs.c ---- */
 
-/* Makes the output, or after them the workspace, of that number: a new tensor and
- * its memory. NULL with an exception on failure. */
+/* Makes memory of a run: a new tensor and its address. NULL with an exception on
+ * failure. */
 PyObject *new_memory(nvfi_plan *plan, int32_t number, void **memory);
+
+/* The callable of a call of torch: borrowed. NULL with an exception on failure. */
+PyObject *callable_of(nvfi_plan *plan, int32_t call);
+
+/* A new tuple of ints. */
+PyObject *tuple_of(const int64_t *values, int32_t n);
 
 /* How many CUDA devices torch has; -1 with an exception. */
 int num_devices(void);
@@ -206,6 +216,46 @@ void clean_plans(void);
 
 /* Tells autograd that a tensor was written to. */
 int mark_written(PyObject *tensor);
+
+/* ---- run.c ---- */
+
+/* A run of a plan. */
+typedef struct {
+  Inputs in;
+  nvfi_plan *plan;
+  PyObject *random;   /* the tensor that seed and offset are the addresses of, or NULL */
+  PyObject **tensors; /* by memory: owned, or NULL */
+  uint64_t *words;
+  PyObject *few_tensors[16];
+  uint64_t few_words[96];
+  int32_t num_tensors, has_stream, may_have_written;
+  uintptr_t stream;
+  uint64_t seed, offset;
+} Run;
+
+void run_begin(Run *run); /* all but in */
+void run_end(Run *run);
+
+/* Runs the plan on the inputs that it was found for: a new list of outputs. */
+PyObject *run_plan(Run *run);
+
+/* Makes a tensor, whose reference is taken over, the memory of that number. */
+void run_put(Run *run, int32_t memory, PyObject *tensor, void *address);
+
+/* Waits for the end of a job. A signal ends one that is a run, and leaves others to
+ * themselves. 0 with an exception on failure. */
+int wait_for(nvfi_job job, int is_run);
+
+/* ---- calls.c ---- */
+
+/* Takes the hook that makes callables of calls of torch. */
+void set_prepare_call(PyObject *hook);
+
+/* Has the hook make the callable of a call, for tensors on a device of torch. */
+PyObject *new_callable(const nvfi_call *call, PyObject *device);
+
+/* Calls torch, and takes its results. 0 with an exception on failure. */
+int call_torch(Run *run, int32_t number);
 
 /* ---- execute.c ---- */
 

@@ -111,8 +111,9 @@ int nvfi_make(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs
 /* Frees the plan with this handle, which nothing refers to any more; for plan_release. */
 void nvfi_forget(uint64_t plan);
 
-/* As nvf_run, on inputs for which the plan was found. */
-int nvfi_run(nvfi_plan *plan, const nvf_input *inputs, void *const *outputs, uint64_t seed, nvf_error *error);
+/* Makes the launches of a phase of a plan for the CPU, on inputs for which it was
+ * found and the words of plan.h. */
+int nvfi_run_phase(nvfi_plan *plan, int32_t phase, const nvf_input *inputs, const uint64_t *words, nvf_error *error);
 
 /* Fills the words of scalars that a call of a plan with such brings. */
 int nvfi_scalars(nvfi_plan *plan, const nvf_input *inputs, uint64_t *words, nvf_error *error);
@@ -123,9 +124,9 @@ int nvfi_launch_error(nvfi_plan *plan, int32_t code, int32_t failed, nvf_error *
 /* Work on another thread, for callers that have something else to do meanwhile. */
 typedef uint64_t nvfi_job;
 
-/* Begins nvfi_run. What the arguments point to must stay until nvfi_wait has
+/* Begins nvfi_run_phase. What the arguments point to must stay until nvfi_wait has
  * returned 1, which ends the job. */
-int nvfi_start_run(nvfi_plan *plan, const nvf_input *inputs, void *const *outputs, uint64_t seed, nvfi_job *job, nvf_error *error);
+int nvfi_start_run_phase(nvfi_plan *plan, int32_t phase, const nvf_input *inputs, const uint64_t *words, nvfi_job *job, nvf_error *error);
 
 /* Begins to make a plan, which nvfi_make then finds. The arguments are copied. */
 int nvfi_start_make(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, int32_t random_in_memory, nvfi_job *job,

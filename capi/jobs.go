@@ -33,9 +33,9 @@ func start(out *C.nvfi_job, call string, work func(*job) error) C.int {
 	return C.NVF_OK
 }
 
-//export nvfi_start_run
-func nvfi_start_run(p *C.nvfi_plan, inputs C.const_inputs, outputs C.const_memories, seed C.uint64_t, out *C.nvfi_job, e *C.nvf_error) C.int {
-	return start(out, "run", func(j *job) error { return runFound(p, inputs, outputs, seed, &j.stop) })
+//export nvfi_start_run_phase
+func nvfi_start_run_phase(p *C.nvfi_plan, phase C.int32_t, inputs C.const_inputs, words C.const_words, out *C.nvfi_job, e *C.nvf_error) C.int {
+	return start(out, "run", func(j *job) error { return runFound(p, phase, inputs, words, &j.stop) })
 }
 
 //export nvfi_start_make

@@ -312,7 +312,7 @@ typedef struct nvf_output {
   int32_t same_as;        /* the earlier output that is the same tensor, or -1; then it has no memory of its own */
 } nvf_output;
 
-/* Memory of the device that a run needs besides its outputs. */
+/* Memory that a run needs besides its outputs. */
 typedef struct nvf_workspace {
   int64_t num_bytes;
   int32_t zeroed; /* nvf_launch sets it to zero first */
@@ -329,6 +329,7 @@ typedef struct nvf_plan_description {
   int32_t num_workspaces; /* of a plan for a CUDA device */
   const nvf_workspace *workspaces;
   uint64_t draws; /* by which a run on a CUDA device moves the offset of a random generator */
+  int32_t num_calls; /* of torch: a plan that has some is run from Python, and nvf_run and nvf_launch refuse it */
 } nvf_plan_description;
 
 /* Values of `device` below, besides the index of a CUDA device. */
@@ -352,7 +353,8 @@ NVF_API int nvf_run(nvf_plan plan, const nvf_input *inputs, int32_t num_inputs, 
  * device: of inputs with the alignment, up to 16 bytes, of those that the plan was
  * prepared for, of outputs at multiples of 16 bytes. workspaces are the memories
  * that the description asks for, at multiples of 256 bytes.
- * seed and offset are the state of the random generator. */
+ * seed and offset are the state of the random generator. On an error the contents of
+ * outputs and of inputs that are written to are undefined. */
 NVF_API int nvf_launch(nvf_plan plan, const nvf_input *inputs, int32_t num_inputs, void *const *outputs, int32_t num_outputs,
                        void *const *workspaces, int32_t num_workspaces, uint64_t seed, uint64_t offset, void *stream, nvf_error *error);
 

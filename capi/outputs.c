@@ -2,7 +2,7 @@
  * with is made once, and kept with the plan. */
 #include "extension.h"
 
-static PyObject *tuple_of(const int64_t *values, int32_t n) {
+PyObject *tuple_of(const int64_t *values, int32_t n) {
   PyObject *tuple = PyTuple_New(n);
   for (int32_t i = 0; tuple && i < n; i++) {
     PyObject *item = PyLong_FromLongLong(values[i]);
@@ -27,22 +27,36 @@ static PyObject *call_of(const int64_t *sizes, const int64_t *strides, int32_t r
   return call;
 }
 
-/* The calls for outputs and workspaces: a tuple, borrowed. */
-static PyObject *calls_of(nvfi_plan *plan) {
-  const nvf_plan_description *d = &plan->description;
-  if (plan->objects) return plan->objects;
-  PyObject *device = device_of(d), *calls = device ? PyTuple_New(d->num_outputs + d->num_workspaces) : NULL;
+/* The call that makes a memory. */
+static PyObject *call_for(const nvf_output *m, PyObject *device) {
   static const int64_t one = 1;
-  for (int32_t i = 0; calls && i < d->num_outputs + d->num_workspaces; i++) {
-    const nvf_output *o = &d->outputs[i];
-    PyObject *call = i < d->num_outputs ? call_of(o->sizes, o->strides, o->rank, torch_dtype(o->dtype), device)
-                                        : call_of(&d->workspaces[i - d->num_outputs].num_bytes, &one, 1, torch.uint8, device);
-    if (!call || PyTuple_SetItem(calls, i, call)) Py_CLEAR(calls);
+  if (m->dtype == NVF_NULL) return call_of(&m->num_bytes, &one, 1, torch.uint8, device);
+  return call_of(m->sizes, m->strides, m->rank, torch_dtype(m->dtype), device);
+}
+
+/* How many memories a run of the plan has. */
+static int32_t num_memories(const nvfi_plan *plan) { return plan->description.num_outputs + plan->description.num_workspaces; }
+
+/* The calls that make memories, then the callables of calls of torch: a tuple,
+ * borrowed. */
+static PyObject *objects_of(nvfi_plan *plan) {
+  if (plan->objects) return plan->objects;
+  int32_t memories = num_memories(plan);
+  PyObject *device = device_of(&plan->description), *objects = device ? PyTuple_New(memories + plan->num_calls) : NULL;
+  for (int32_t i = 0; objects && i < memories + plan->num_calls; i++) {
+    PyObject *object = i < memories ? call_for(&plan->memories[i], device) : new_callable(&plan->calls[i - memories], device);
+    if (!object || PyTuple_SetItem(objects, i, object)) Py_CLEAR(objects);
   }
   Py_XDECREF(device);
-  if (plan->objects) Py_XDECREF(calls); /* another thread was faster */
-  else plan->objects = calls;
+  if (!objects) return NULL;
+  if (plan->objects) Py_DECREF(objects); /* another thread was faster */
+  else plan->objects = objects;
   return plan->objects;
+}
+
+PyObject *callable_of(nvfi_plan *plan, int32_t call) {
+  PyObject *objects = objects_of(plan);
+  return objects ? PyTuple_GetItem(objects, num_memories(plan) + call) : NULL;
 }
 
 int num_devices(void) {
@@ -80,14 +94,15 @@ static void refuse_memory(const nvfi_plan *plan, int32_t number) {
   PyErr_NormalizeException(&type, &cause, &traceback);
   PyObject *text = PyObject_Str(cause);
   PyObject *lines = text ? PyUnicode_Splitlines(text, 0) : NULL;
-  PyObject *sizes = lines && number < d->num_outputs ? tuple_of(d->outputs[number].sizes, d->outputs[number].rank) : NULL;
+  const nvf_output *m = &plan->memories[number];
+  PyObject *sizes = lines && number < d->num_outputs ? tuple_of(m->sizes, m->rank) : NULL;
   PyObject *list = sizes ? PySequence_List(sizes) : NULL;
   PyObject *words = lines && PyList_Size(lines) ? PyList_GetItem(lines, 0) : type;
   PyObject *class = fusion_error ? fusion_error : PyExc_RuntimeError;
   if (list)
-    PyErr_Format(class, "execute(): output %d of shape %S needs %lld bytes: %S", (int)number, list, (long long)d->outputs[number].num_bytes, words);
+    PyErr_Format(class, "execute(): output %d of shape %S needs %lld bytes: %S", (int)number, list, (long long)m->num_bytes, words);
   else if (number >= d->num_outputs)
-    PyErr_Format(class, "execute(): a workspace of %lld bytes is needed: %S", (long long)d->workspaces[number - d->num_outputs].num_bytes, words);
+    PyErr_Format(class, "execute(): a workspace of %lld bytes is needed: %S", (long long)m->num_bytes, words);
   if (PyErr_Occurred()) {
     PyObject *own_type, *own, *own_traceback;
     PyErr_Fetch(&own_type, &own, &own_traceback);
@@ -111,11 +126,11 @@ static int is_usable(const nvfi_plan *plan, int32_t number, PyObject *tensor, vo
   const nvf_plan_description *d = &plan->description;
   int32_t device;
   if (!memory_of(tensor, &device, memory) || (d->device_type == NVF_CUDA && device != d->device_index)) return 0;
-  return *memory || (number < d->num_outputs ? d->outputs[number].num_bytes : d->workspaces[number - d->num_outputs].num_bytes) == 0;
+  return *memory || plan->memories[number].num_bytes == 0;
 }
 
 PyObject *new_memory(nvfi_plan *plan, int32_t number, void **memory) {
-  PyObject *calls = calls_of(plan), *call = calls ? PyTuple_GetItem(calls, number) : NULL;
+  PyObject *calls = objects_of(plan), *call = calls ? PyTuple_GetItem(calls, number) : NULL;
   int current = call ? is_current(plan) : -1;
   if (current < 0) return NULL;
   if (current) {

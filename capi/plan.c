@@ -1,4 +1,4 @@
-/* Plans in C memory: counting, and the run on a CUDA device. */
+/* Plans in C memory: counting, and what a run submits to a CUDA device. */
 #include "plan.h"
 
 #include <stdlib.h>
@@ -30,27 +30,22 @@ int plan_agrees(const nvfi_plan *plan, const nvf_input *inputs, int32_t num_inpu
   return 1;
 }
 
-void plan_fill(const nvfi_plan *plan, const nvf_input *inputs, void *const *outputs, void *const *workspaces, uint64_t seed, uint64_t offset,
-               uint64_t *words) {
-  const nvf_plan_description *d = &plan->description;
+void plan_begin(const nvfi_plan *plan, const nvf_input *inputs, uint64_t seed, uint64_t offset, uint64_t *words) {
   for (int32_t i = 0; i < plan->num_inputs; i++)
-    words[i] = inputs[i].kind == NVF_KIND_TENSOR && inputs[i].device_type == NVF_CUDA ? (uintptr_t)inputs[i].data : 0;
-  for (int32_t i = 0; i < d->num_outputs; i++) words[plan->places[i]] = (uintptr_t)outputs[d->outputs[i].same_as < 0 ? i : d->outputs[i].same_as];
+    words[i] = inputs[i].kind == NVF_KIND_TENSOR && inputs[i].device_type == plan->description.device_type ? (uintptr_t)inputs[i].data : 0;
   for (int32_t i = 0; i < plan->num_hidden; i++) words[plan->hidden[2 * i]] = words[plan->hidden[2 * i + 1]];
-  for (int32_t i = 0; i < d->num_workspaces; i++) words[plan->workspaces_at + i] = (uintptr_t)workspaces[i];
   words[plan->random_at] = seed;
   words[plan->random_at + 1] = offset;
 }
 
-int plan_launch(const nvfi_plan *plan, const uint64_t *words, uintptr_t stream, int32_t *failed) {
-  const nvf_plan_description *d = &plan->description;
+int plan_launch(const nvfi_plan *plan, const nvfi_phase *phase, const uint64_t *words, uintptr_t stream, int32_t *failed) {
   *failed = -1;
-  for (int32_t i = 0; i < d->num_workspaces; i++) {
-    if (!d->workspaces[i].zeroed) continue;
-    int code = launch_zero(plan->context, words[plan->workspaces_at + i], (uint64_t)d->workspaces[i].num_bytes, stream);
+  for (int32_t i = 0; i < phase->num_zeroed; i++) {
+    int32_t memory = phase->zeroed[i];
+    int code = launch_zero(plan->context, words[plan->places[memory]], (uint64_t)plan->memories[memory].num_bytes, stream);
     if (code) return code;
   }
-  for (int32_t i = 0; i < plan->num_launches; i++) {
+  for (int32_t i = phase->first_launch; i < phase->first_launch + phase->num_launches; i++) {
     int code = launch_kernel(plan->launches[i], words, stream);
     *failed = i;
     if (code) return code;

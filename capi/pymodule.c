@@ -67,12 +67,13 @@ static PyMethodDef functions[] = {
      PyDoc_STR("set_dtypes(members, torch_dtypes)\n\n"
                "Registers the members of DataType by number, and the torch.dtype or None for each.")},
     {"set_hooks", FAST(set_hooks),
-     PyDoc_STR("set_hooks(prepare, draw)\n\n"
+     PyDoc_STR("set_hooks(prepare, draw, prepare_call)\n\n"
                "Registers what execute() calls. prepare(inputs[, aliased]) -> (list, to_numpy) is called once with all inputs when\n"
                "they are no list, or one is neither a number nor a plain tensor that can be read; it returns a list of those, and\n"
                "whether the outputs are to be numpy arrays, or raises naming the input. draw(device, draws) -> (int, int) gives seed and offset\n"
                "of a run that draws random numbers, and moves the offset of that device's generator by draws; -1 is the CPU. Where\n"
-               "they are not known yet, it gives a tensor on the device that will hold them as two Ints.\n"
+               "they are not known yet, it gives a tensor on the device that will hold them as two Ints. prepare_call(spec, views,\n"
+               "device) makes the callable of a call of torch; see nvfuser_go.torch_calls.\n"
                "Takes what else is needed from torch, which must be imported.")},
     {"executor", FAST(make_executor),
      PyDoc_STR("executor(fusion, candidate=None, aliased=None) -> Executor\n\nCompletes the fusion and gives what runs it: simulated GPU kernels by one of\n"

@@ -346,6 +346,11 @@ void inputs_refuse(PyObject *list) {
 
 /* ---- What else is read ---- */
 
+int tensor_read(Inputs *in, PyObject *tensor, nvf_input *out) {
+  *out = (nvf_input){0};
+  return Py_TYPE(tensor) == torch.tensor ? read_tensor(in, tensor, 0, out) : 0;
+}
+
 int memory_of(PyObject *tensor, int32_t *device_index, void **memory) {
   *memory = NULL;
   *device_index = 0;

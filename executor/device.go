@@ -34,7 +34,11 @@ type DeviceProgram struct {
 
 // Counts returns how many values a call brings.
 func (p *Plan) Counts() cudadrv.ValueCounts {
-	return cudadrv.ValueCounts{Inputs: len(p.inputs), Outputs: len(p.Outputs), Workspaces: len(p.Device.Workspaces), Scalars: p.Device.Scalars}
+	n := cudadrv.ValueCounts{Inputs: len(p.inputs), Outputs: len(p.Outputs)}
+	if d := p.Device; d != nil {
+		n.Workspaces, n.Scalars = len(d.Workspaces), d.Scalars
+	}
+	return n
 }
 
 // String shows the program: a line for each workspace, and for each launch one and

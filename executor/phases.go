@@ -65,14 +65,16 @@ type CallResult struct {
 
 // onePhase returns the phase of a program without calls.
 func (p *Plan) onePhase() Phase {
-	phase := Phase{Launches: len(p.Device.Launches), Call: -1}
-	n := p.Counts()
+	phase, n := Phase{Call: -1}, p.Counts()
+	if p.Device != nil {
+		phase.Launches = len(p.Device.Launches)
+	}
 	for k := range p.Outputs {
 		if o := &p.Outputs[k]; !o.Hidden && o.SameAs < 0 {
 			phase.Allocate = append(phase.Allocate, Slot(n.Inputs+k))
 		}
 	}
-	for i := range p.Device.Workspaces {
+	for i := range n.Workspaces {
 		phase.Allocate = append(phase.Allocate, Slot(n.Inputs+n.Outputs+i))
 	}
 	return phase

@@ -26,11 +26,12 @@ from nvfuser_go.errors import FusionError, InvalidArgument, InvalidType, Missing
 from nvfuser_go.inputs import prepare
 from nvfuser_go.pytorch_utils import TORCH_DTYPES
 from nvfuser_go.random import draw
+from nvfuser_go.torch_calls import prepare_call
 
 # Before the modules below, which make values and raise errors.
 _C.set_exceptions(FusionError, InvalidArgument, InvalidType, Unsupported)
 _C.set_dtypes(tuple(DataType), TORCH_DTYPES)
-_C.set_hooks(prepare, draw)
+_C.set_hooks(prepare, draw, prepare_call)
 
 from nvfuser_go import schedule  # noqa: E402
 from nvfuser_go.cache import LRUCache, LruFusionCache  # noqa: E402

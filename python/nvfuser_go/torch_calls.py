@@ -1,0 +1,168 @@
+"""Calls of torch from plans: what a plan says of one as JSON becomes a callable.
+
+A call computes one operation by the torch expression of its row, on tensors of one device. It waits for no device,
+takes no part in autograd or autocast, and changes no argument. Its results are of the dtype, sizes and strides that the
+plan asks for, and share memory with nothing.
+"""
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from nvfuser_go import torch_rows
+from nvfuser_go.errors import FusionError
+
+# How an argument is seen that is not the whole tensor: its dtype, sizes, strides and offset, in elements of that dtype
+# from the first element of the tensor.
+View = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int]
+
+
+def prepare_call(spec: str, views: Sequence[View | None], device: torch.device) -> Callable[..., tuple[Any, ...]]:
+    """The callable for a call: it takes tensors and numbers, one for each of `views`, and gives a tuple of results.
+
+    spec is an object with the keys called and where (the operation and the line, for messages), class (of the row),
+    expression, parameters (pairs of a name and its value as Python; "_0" is argument 0), and results (objects of dtype,
+    sizes, strides, kept). views say how to see the tensors among the arguments; None: as they are.
+
+    The callable raises FusionError for what torch raises, which is its cause; torch.OutOfMemoryError stays.
+    """
+    call = json.loads(spec)
+    compute = _function(call["expression"], tuple(tuple(pair) for pair in call["parameters"]), len(views))
+    results = [
+        (getattr(torch, r["dtype"]), tuple(r["sizes"]), tuple(r["strides"])) if r["kept"] else None
+        for r in call["results"]
+    ]
+    seen = [(i, *view) for i, view in enumerate(views) if view is not None]
+
+    def run(*arguments: Any) -> tuple[Any, ...]:
+        has_gradients = torch.is_grad_enabled()
+        try:
+            torch.set_grad_enabled(False)
+            if seen:
+                arguments = _seen(arguments, seen)
+            if torch.is_autocast_enabled(device.type):
+                with torch.autocast(device.type, enabled=False):
+                    values = _computed(compute, device, arguments)
+            else:
+                values = _computed(compute, device, arguments)
+            return _as_asked(values, results, arguments, device)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as failure:  # of whatever kind torch raises
+            raise FusionError(_message(call, arguments, failure)) from failure
+        finally:
+            torch.set_grad_enabled(has_gradients)
+
+    return run
+
+
+@functools.lru_cache(maxsize=4096)
+def _function(expression: str, parameters: tuple[tuple[str, str], ...], count: int) -> Callable[..., Any]:
+    """A function of a device and `count` arguments that gives the value of the expression."""
+    arguments = ", ".join(["device", *(f"_{i}" for i in range(count))])
+    names = ", ".join(name for name, _ in parameters)
+    values = ", ".join(value for _, value in parameters)
+    text = f"lambda {arguments}: (lambda {names}: {expression})({values})"
+    return eval(text, {"torch": torch, "F": torch.nn.functional, "rows": torch_rows})
+
+
+def _seen(arguments: tuple[Any, ...], views: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    all_seen = list(arguments)
+    for i, dtype, sizes, strides, offset in views:
+        tensor = arguments[i]
+        first = tensor.storage_offset()
+        if tensor.dtype is not dtype:
+            span = (
+                1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+                if tensor.numel()
+                else 0
+            )
+            octets = torch.as_strided(tensor, (span,), (1,), first).view(torch.uint8)
+            tensor = octets[: octets.numel() // dtype.itemsize * dtype.itemsize].view(dtype)
+            first = tensor.storage_offset()
+        all_seen[i] = torch.as_strided(tensor, sizes, strides, first + offset)
+    return tuple(all_seen)
+
+
+def _computed(compute: Callable[..., Any], device: torch.device, arguments: tuple[Any, ...]) -> Sequence[Any]:
+    """The values of the expression. What torch does not do on a type, it does on a wider one or on the same bits."""
+    try:
+        values = compute(device, *arguments)
+    except NotImplementedError:
+        values = compute(device, *(_widened(x) for x in arguments))
+    return (values,) if isinstance(values, torch.Tensor) else values
+
+
+def _widened(x: Any) -> Any:
+    if not isinstance(x, torch.Tensor):
+        return x
+    if x.dtype is torch.uint64:
+        return x.view(torch.int64)
+    return x.float() if x.dtype.is_floating_point and x.dtype.itemsize == 1 else x
+
+
+def _as_asked(
+    values: Sequence[Any], asked: list[Any], arguments: tuple[Any, ...], device: torch.device
+) -> tuple[Any, ...]:
+    taken = {x.untyped_storage().data_ptr() for x in arguments if isinstance(x, torch.Tensor)}
+    results: list[Any] = []
+    for value, wanted in zip(values, asked, strict=True):
+        if wanted is None:
+            results.append(None)
+            continue
+        dtype, sizes, strides = wanted
+        if value.dtype is not dtype:
+            value = _converted(value, dtype)
+        if value.shape != sizes:
+            raise RuntimeError(f"a result has shape {list(value.shape)}, and {list(sizes)} was expected")
+        memory = value.untyped_storage().data_ptr()
+        if (
+            memory in taken
+            or value.storage_offset()
+            or value.stride() != strides
+            or value.device != device
+            or _has_bits(value)
+        ):
+            value = _placed(value, strides, device)
+            memory = value.untyped_storage().data_ptr()
+        if memory:
+            taken.add(memory)
+        results.append(value)
+    return tuple(results)
+
+
+def _has_bits(value: torch.Tensor) -> bool:
+    return value.is_conj() or value.is_neg()
+
+
+def _converted(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if dtype is torch.uint64 and value.dtype is torch.int64:
+        return value.view(torch.uint64)
+    if dtype is torch.float8_e4m3fn and value.dtype.is_floating_point:  # it has no infinity
+        value = value.float().clamp(-448, 448)
+    return value.to(dtype)
+
+
+def _placed(value: torch.Tensor, strides: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    """A copy with these strides. Where a stride is 0, all positions are one element."""
+    own = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=device)
+    to = own
+    for d, (n, s) in enumerate(zip(value.shape, strides, strict=True)):
+        if s == 0 and n > 1:
+            to, value = to.narrow(d, 0, 1), value.narrow(d, 0, 1)
+    to.copy_(value)
+    return own
+
+
+def _message(call: dict[str, Any], arguments: tuple[Any, ...], failure: Exception) -> str:
+    shown = ", ".join(
+        f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}" if isinstance(x, torch.Tensor) else repr(x)
+        for x in arguments
+    )
+    words = str(failure).splitlines() or [""]
+    where = f" (defined at {call['where']})" if call["where"] else ""
+    error = f"{type(failure).__name__}: {words[0]}"
+    return f"{call['called']}(): torch fails: {error}; the arguments are {shown or 'none'}{where}"

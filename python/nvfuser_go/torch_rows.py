@@ -1,0 +1,1 @@
+"""Operations that take torch more than an expression."""
