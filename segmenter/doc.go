@@ -11,7 +11,8 @@
 //  1. Every expression that the outputs need is a node, but for those that are
 //     forwarded: cheap ones, such as a broadcast, a cast to a wider type or a mask
 //     made from positions. Whoever reads their result computes it again, from
-//     what is stored. They are nodes too where the result itself must be in memory.
+//     what is stored. They are nodes too where the result itself must be in memory;
+//     one that calls of torch alone read is a view, if it lies in its operand's.
 //  2. In the order of [core.Fusion.Order] each node joins the groups that compute what
 //     it reads, or that read what it reads, the pair that saves most time first. What is
 //     known of a group is a summary: bytes, instructions, the elements that it runs

@@ -42,16 +42,19 @@ type value struct {
 
 // A graph is a fusion as nodes.
 type graph struct {
-	f       *core.Fusion
-	b       *core.Binding
-	o       Options
-	nodes   []node
-	values  []value
-	chain   []int  // by expression: how many are computed again with it if it is forwarded; else 0
-	torch   []bool // by expression: no scheduler takes it alone
-	direct  []bool // by expression: no scheduler takes it with what is forwarded to it
-	copied  []bool // by expression that is forwarded: a kernel reads its result from memory
-	order   []core.ExprID
+	f      *core.Fusion
+	b      *core.Binding
+	o      Options
+	nodes  []node
+	values []value
+	chain  []int  // by expression: how many are computed again with it if it is forwarded; else 0
+	torch  []bool // by expression: no scheduler takes it alone
+	direct []bool // by expression: no scheduler takes it with what is forwarded to it
+	copied []bool // by expression that is forwarded: a kernel reads its result from memory
+	order  []core.ExprID
+
+	torchOnly []bool // by value: nothing but calls of torch reads it, through views or not
+
 	anchors map[core.ExprID][]core.ValID
 }
 
@@ -68,6 +71,7 @@ func newGraph(f *core.Fusion, b *core.Binding, o Options, torch, direct []bool) 
 			return nil, err
 		}
 	}
+	g.findTorchOnly()
 	stored := make([]bool, f.NumExprs()) // of those that are forwarded
 	for _, o := range f.Outputs() {
 		g.values[o.Val].output = true
@@ -164,17 +168,7 @@ func (g *graph) readsDirectly(id core.ExprID) bool {
 // there again.
 func (g *graph) isView(id core.ExprID) bool {
 	e := g.f.Expr(id)
-	return g.chain[id] > 0 && isStrided(e.Op) && !g.values[e.Out[0]].output && !g.copied[id]
-}
-
-// isStrided reports whether the result of op lies in the memory of its operand, for
-// any strides of that.
-func isStrided(op *core.OpInfo) bool {
-	switch op {
-	case core.BroadcastOp, core.SqueezeOp, core.PermuteOp, core.ExpandOp:
-		return true
-	}
-	return false
+	return g.chain[id] > 0 && (isStrided(e.Op) || e.Op == core.ReshapeOp) && !g.values[e.Out[0]].output && !g.copied[id]
 }
 
 // forward decides whether an expression is computed again by those who read it.
@@ -199,7 +193,7 @@ func (g *graph) forward(id core.ExprID) {
 	case core.Factory:
 		cheap = true
 	case core.View:
-		cheap = isStrided(e.Op)
+		cheap = isStrided(e.Op) || g.isFreeReshape(e)
 	case core.Elementwise:
 		switch {
 		case e.Op == core.SegmentSetOp:

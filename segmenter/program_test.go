@@ -69,6 +69,7 @@ func (x *trial) run(p *Program) ([]*core.Array, error) {
 	at := map[core.ValID]*core.Array{}
 	inputScalars := map[scalar.ID]scalar.Value{}
 	overwritten := map[core.ValID]bool{}
+	strides := map[core.ValID][]int64{} // of views
 	for i, v := range f.Inputs() {
 		at[v] = x.arrays[i]
 		if val := f.Val(v); !val.Tensor {
@@ -117,9 +118,6 @@ func (x *trial) run(p *Program) ([]*core.Array, error) {
 			}
 			arrays, scalars = append(arrays, at[in.Val]), append(scalars, scalar.Value{})
 		}
-		if s.Kind == View {
-			memory[s.Writes[0]] = s.Inputs[0].Val
-		}
 		out, err := s.Fusion.Eval(arrays, scalars, core.RandomState{Seed: x.random.Seed, Offset: x.random.Offset + 4*uint64(s.Draw)})
 		if err != nil {
 			return nil, fmt.Errorf("segment %d: %w", i, err)
@@ -129,6 +127,12 @@ func (x *trial) run(p *Program) ([]*core.Array, error) {
 				return nil, fmt.Errorf("segment %d computes %s again", i, f.Name(v))
 			}
 			computed[v], at[v] = true, out[k]
+			if s.Kind == View {
+				memory[v] = s.Inputs[0].Val
+				if err := x.lies(s, base(v), at, strides); err != nil {
+					return nil, fmt.Errorf("segment %d: %w", i, err)
+				}
+			}
 			if a := s.Fusion.Outputs()[k].Alias; a != core.NoVal {
 				target := s.Inputs[slices.Index(s.Fusion.Inputs(), a)].Val
 				if overwritten[target] {
@@ -152,6 +156,55 @@ func (x *trial) run(p *Program) ([]*core.Array, error) {
 		all = append(all, at[o.Val])
 	}
 	return all, nil
+}
+
+// lies checks that the result of s, a view, lies in the memory of base, and notes its strides.
+func (x *trial) lies(s *Segment, base core.ValID, at map[core.ValID]*core.Array, strides map[core.ValID][]int64) error {
+	from, to := s.Inputs[0].Val, s.Writes[0]
+	if strides[from] == nil {
+		strides[from] = x.stored(from, at[from].Shape)
+	}
+	strides[to] = s.Strides(at[from].Shape, strides[from], at[to].Shape)
+	offset := func(v core.ValID, index []int64) (o int64) {
+		for d, i := range index {
+			o += i * strides[v][d]
+		}
+		return o
+	}
+	elements := map[int64]scalar.Value{}
+	k := int64(0)
+	core.EachIndex(at[base].Shape, func(index []int64) {
+		elements[offset(base, index)] = at[base].At(k)
+		k++
+	})
+	k = 0
+	var err error
+	core.EachIndex(at[to].Shape, func(index []int64) {
+		if v, ok := elements[offset(to, index)]; (!ok || fmt.Sprint(v) != fmt.Sprint(at[to].At(k))) && err == nil {
+			err = fmt.Errorf("%s at %v is %v, and %v is in memory", x.f.Name(to), index, at[to].At(k), v)
+		}
+		k++
+	})
+	return err
+}
+
+// stored returns the strides of a tensor that is no view, with gaps where an input may have them.
+func (x *trial) stored(v core.ValID, shape []int64) []int64 {
+	strides, step := make([]int64, len(shape)), int64(1)
+	domain := &x.f.Val(v).Domain
+	axes := domain.Allocation()
+	for k, a := range slices.Backward(axes) {
+		d := slices.Index(x.f.Axes(v), a)
+		if d < 0 || x.f.Axis(a).Kind == core.Broadcast && shape[d] != 1 {
+			continue
+		}
+		if x.f.Val(v).Input && domain.Contig[k] == core.No {
+			step += 3
+		}
+		strides[d] = step
+		step *= shape[d]
+	}
+	return strides
 }
 
 func (x *trial) symbol(s scalar.ID) (scalar.Value, error) { return x.b.Value(s) }

@@ -1,0 +1,154 @@
+package segmenter
+
+import (
+	"slices"
+
+	"nvfuser_go/core"
+)
+
+// Strides returns the strides of what s, a view, writes, from those of what it reads.
+// sizes and to are the sizes of the two.
+func (s *Segment) Strides(sizes, strides, to []int64) []int64 {
+	viewed, ok := viewStrides(s.Fusion, s.Fusion.Expr(s.Fusion.Order()[0]), sizes, strides, to)
+	if !ok {
+		panic("segmenter: " + s.Fusion.String() + " is no view of memory with these strides")
+	}
+	return viewed
+}
+
+// viewStrides returns the strides of the result of e, of sizes to, in the memory of its
+// operand; false: it does not lie there.
+func viewStrides(f *core.Fusion, e *core.Expr, sizes, strides, to []int64) (viewed []int64, ok bool) {
+	switch e.Op {
+	case core.PermuteOp:
+		for _, d := range e.Args[1].Ints {
+			viewed = append(viewed, strides[d])
+		}
+	case core.SqueezeOp:
+		for d, s := range strides {
+			if !slices.Contains(e.Args[1].Ints, int64(d)) {
+				viewed = append(viewed, s)
+			}
+		}
+	case core.BroadcastOp:
+		for _, isNew := range e.Args[1].Ints {
+			if isNew != 0 {
+				viewed = append(viewed, 0)
+				continue
+			}
+			viewed, strides = append(viewed, strides[0]), strides[1:]
+		}
+	case core.ExpandOp:
+		viewed = slices.Clone(strides)
+		for d, a := range f.Axes(e.Out[0]) {
+			if f.Axis(a).Kind == core.Broadcast {
+				viewed[d] = 0
+			}
+		}
+	case core.ReshapeOp:
+		return reshapedStrides(sizes, strides, to)
+	default:
+		return nil, false
+	}
+	return viewed, true
+}
+
+// reshapedStrides splits each run of dimensions that lie in memory like a single one
+// into dimensions of sizes to; false: a new dimension would reach from one run into
+// another. No size is 0.
+func reshapedStrides(sizes, strides, to []int64) ([]int64, bool) {
+	viewed := make([]int64, len(to))
+	next := len(to) - 1
+	for d := len(sizes) - 1; d >= 0; d-- {
+		if sizes[d] == 1 {
+			continue
+		}
+		step, run := strides[d], sizes[d] // of the run that ends at d
+		for d > 0 && (sizes[d-1] == 1 || strides[d-1] == step*run) {
+			d--
+			run *= sizes[d]
+		}
+		for ; run > 1 && next >= 0; next-- {
+			viewed[next] = step
+			if run%to[next] != 0 {
+				return nil, false
+			}
+			step, run = step*to[next], run/to[next]
+		}
+		if run > 1 {
+			return nil, false
+		}
+	}
+	for ; next >= 0; next-- { // of size 1
+		viewed[next] = 1
+	}
+	return viewed, true
+}
+
+// isStrided reports whether the result of op lies in the memory of its operand, for
+// any strides of that.
+func isStrided(op *core.OpInfo) bool {
+	switch op {
+	case core.BroadcastOp, core.SqueezeOp, core.PermuteOp, core.ExpandOp:
+		return true
+	}
+	return false
+}
+
+// findTorchOnly finds the tensors that calls of torch alone read, through views or not.
+func (g *graph) findTorchOnly() {
+	g.torchOnly = make([]bool, g.f.NumVals())
+	for _, id := range g.order {
+		g.torchOnly[g.f.Expr(id).Out[0]] = true
+	}
+	for _, o := range g.f.Outputs() {
+		g.torchOnly[o.Val] = false
+	}
+	for _, id := range slices.Backward(g.order) {
+		e := g.f.Expr(id)
+		if g.torch[id] || g.torchOnly[e.Out[0]] && (isStrided(e.Op) || e.Op == core.ReshapeOp) {
+			continue
+		}
+		for _, v := range g.f.TensorArgs(e) {
+			g.torchOnly[v] = false
+		}
+	}
+}
+
+// isFreeReshape reports whether e is a reshape that costs nothing: calls of torch alone
+// read it, and it lies in the memory of its operand.
+func (g *graph) isFreeReshape(e *core.Expr) bool {
+	if e.Op != core.ReshapeOp || !g.torchOnly[e.Out[0]] {
+		return false
+	}
+	x := e.Args[0].Tensor
+	sizes := g.values[x].shape
+	strides, step := make([]int64, len(sizes)), int64(1)
+	for d := len(sizes) - 1; d >= 0; d-- {
+		strides[d] = step
+		step *= sizes[d]
+		if !g.isDense(x) {
+			step += strides[d] // so that no two dimensions are like one
+		}
+	}
+	_, ok := reshapedStrides(sizes, strides, g.values[e.Out[0]].shape)
+	return ok
+}
+
+// isDense reports whether v lies in memory without gaps, dimension after dimension.
+func (g *graph) isDense(v core.ValID) bool {
+	x := g.f.Val(v)
+	if x.Def != core.NoExpr && g.chain[x.Def] > 0 {
+		e := g.f.Expr(x.Def)
+		return e.Op == core.ReshapeOp && g.isDense(e.Args[0].Tensor)
+	}
+	if g.f.DeclaredOrder(v) != nil || x.Input && slices.Contains(x.Domain.Contig, core.No) {
+		return false
+	}
+	for d, a := range g.f.Axes(v) {
+		if g.f.Axis(a).Kind == core.Broadcast && g.values[v].shape[d] != 1 {
+			return false
+		}
+	}
+	return true
+}
