@@ -348,6 +348,45 @@ static void test_release(void) {
   }
 }
 
+/* An executor that is destroyed while others make plans of it, and run those that
+ * they have. */
+static _Atomic nvf_executor destroyed;
+
+static void *prepare_until_gone(void *argument) {
+  Matrix x;
+  void *output = (void *)0x700000020000;
+  for (int64_t i = *(const int64_t *)argument;; i++) {
+    nvf_error error = {0};
+    nvf_plan plan = 0;
+    const nvf_plan_description *d = NULL;
+    matrix(&x, 1 + i % 7, 48, 0x700000010000);
+    int status = nvf_prepare(destroyed, &x.input, 1, NVF_ANY_DEVICE, &plan, &d, &error);
+    EXPECT(status == NVF_OK || (status == NVF_FAILED && strstr(error.text, "not the handle of an executor")));
+    nvf_error_clear(&error);
+    if (status != NVF_OK) return NULL;
+    EXPECT(d->outputs[0].sizes[0] == x.sizes[0]);
+    SUCCEEDS(nvf_launch(plan, &x.input, 1, &output, 1, NULL, 0, 0, 0, NULL, &error));
+    nvf_plan_release(plan);
+  }
+}
+
+static void test_destroy(void) {
+  enum { THREADS = 4, EXECUTORS = 100 };
+  for (int k = 0; k < EXECUTORS; k++) {
+    pthread_t threads[THREADS];
+    int64_t first[THREADS];
+    destroyed = executor_of_relu();
+    for (int i = 0; i < THREADS; i++) {
+      first[i] = 2 * i;
+      if (pthread_create(&threads[i], NULL, prepare_until_gone, &first[i])) abort();
+    }
+    struct timespec little = {0, 1000 * (k % 100)};
+    nanosleep(&little, NULL);
+    nvf_executor_destroy(destroyed);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  }
+}
+
 int main(void) {
   if (!getenv("CUDADRV_RECORD")) {
     fprintf(stderr, "launch.c: run by make test-c, which sets the driver\n");
@@ -362,6 +401,7 @@ int main(void) {
   test_random_in_place();
   test_threads();
   test_release();
+  test_destroy();
   printf(failures ? "launch: %d failures\n" : "launch: ok\n", (int)failures);
   return failures != 0;
 }
