@@ -62,6 +62,22 @@ func TestDeviceMisaligned(t *testing.T) {
 	}
 }
 
+// TestDeviceMisalignedOnHost: what the host reads may lie anywhere.
+func TestDeviceMisalignedOnHost(t *testing.T) {
+	c := newCase(t, func(p *program) {
+		p.output(p.call("mul", p.tensor(-1), p.call("broadcast", p.tensor(), []bool{true})))
+	}, []int64{10}, nil)
+	memory := [8]byte{3: 0xc0, 4: 0x3f} // 1.5 from 1 on
+	inputs := []executor.Input{vector(0x1000, 10), hostScalar((*float32)(unsafe.Pointer(&memory[1])))}
+	e, err := executor.NewCache(1, h100s(1)).Executor(c.Fusion)
+	require.NoError(t, err)
+	plan, err := e.Plan(inputs)
+	requireNoError(t, err)
+	words := make([]uint64, 1)
+	require.NoError(t, plan.Evaluate(inputs, words))
+	require.Equal(t, uint64(math.Float32bits(1.5)), words[0])
+}
+
 // TestDeviceNumbers: one plan, with the number of each call among its words.
 func TestDeviceNumbers(t *testing.T) {
 	e := deviceExecutor(t, h100s(1), scaledText)
@@ -470,6 +486,43 @@ func TestDeviceWritesToTheHost(t *testing.T) {
 	var mistake *core.InvalidArgument
 	require.True(t, errors.As(err, &mistake), "%v", err)
 	require.EqualError(t, err, "execute(): input 1 (tv1) receives an output and is on cpu, but the run is on cuda:0")
+}
+
+// TestDeviceByHandRefuses: what the kernel of a schedule made by hand cannot do is
+// the user's mistake.
+func TestDeviceByHandRefuses(t *testing.T) {
+	x := float32(1)
+	onCPU := func(p *program) core.ValID {
+		v, err := p.f.DefineTensor(core.TensorDescription{DType: dtype.Float, CPU: true})
+		require.NoError(p.t, err)
+		return v
+	}
+	times := func(p *program, v, u core.ValID) core.ValID {
+		return p.call("mul", v, p.call("broadcast", u, []bool{true}))
+	}
+	for _, test := range []struct {
+		build  func(p *program)
+		inputs []executor.Input
+		want   string // "": nothing
+	}{
+		{func(p *program) { v, u := p.tensor(-1), p.tensor(-1); p.alias(p.call("add", v, u), v) }, []executor.Input{vector(0x1000, 10), vector(0x8000, 10)}, ""},
+		{func(p *program) { v, u := p.tensor(-1), p.tensor(-1); p.alias(p.call("add", v, u), v) }, []executor.Input{vector(0x1000, 10), vector(0x1010, 10)},
+			"an input that receives an output shares memory with another input"},
+		{func(p *program) { p.output(times(p, p.tensor(-1), onCPU(p))) }, []executor.Input{vector(0x1000, 10), hostScalar(&x)}, ""},
+		{func(p *program) { p.output(times(p, p.tensor(-1), p.tensor())) }, []executor.Input{vector(0x1000, 10), hostScalar(&x)},
+			"input 1 (tv1) is on cpu, and the schedule was made for a definition with is_cpu=false"},
+		{func(p *program) { p.output(times(p, p.tensor(-1), onCPU(p))) }, []executor.Input{vector(0x1000, 10), onDevice(0, 0x8000, nil, nil)},
+			"input 1 (tv1) is on cuda:0, and the schedule was made for a definition with is_cpu=true"},
+	} {
+		f := frozen(t, test.build)
+		_, err := executor.NewCache(1, h100s(1)).Scheduled(f, schedule.New(f), executor.AnyLaunch).Plan(test.inputs)
+		if test.want == "" {
+			requireNoError(t, err)
+			continue
+		}
+		require.ErrorAs(t, err, new(*core.InvalidArgument))
+		require.ErrorContains(t, err, test.want)
+	}
 }
 
 // BenchmarkPlan measures what a new kernel costs beside the compiler.

@@ -4,7 +4,7 @@ import "nvfuser_go/core"
 
 // workOf estimates the work of f for the sizes of b: the elements that each
 // operation reads or writes, whichever are more; of a product of matrices, its
-// multiplications. It saturates.
+// multiplications; and those of inputs that are copied to outputs. It saturates.
 func workOf(f *core.Fusion, b *core.Binding) (int64, error) {
 	const limit = 1 << 62
 	total := int64(0)
@@ -25,6 +25,16 @@ func workOf(f *core.Fusion, b *core.Binding) (int64, error) {
 			return limit, nil
 		}
 		total += most * inner
+	}
+	for _, o := range f.Outputs() {
+		if !f.Val(o.Val).Input || o.Alias == o.Val {
+			continue
+		}
+		sizes, err := b.Shape(o.Val)
+		if err != nil {
+			return 0, err
+		}
+		total += min(core.NumElements(sizes), limit-total)
 	}
 	return total, nil
 }
