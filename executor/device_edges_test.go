@@ -228,3 +228,30 @@ func bfloat16(x executor.Input) executor.Input {
 	x.DType = dtype.BFloat16
 	return x
 }
+
+// TestDeviceCopiesOnce: an output that is another one is not made twice, and what
+// repeats in it has no elements of its own.
+func TestDeviceCopiesOnce(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		build    func(p *program)
+		sizes    [][]int64
+		launches int
+	}{
+		{"an input, twice", func(p *program) { x := p.tensor(-1, -1); p.output(x); p.output(x) }, [][]int64{{5, 7}}, 1},
+		{"a result, twice", func(p *program) { y := p.call("neg", p.tensor(-1, -1)); p.output(y); p.output(y) }, [][]int64{{5, 7}}, 1},
+		{"a result, to an input too", func(p *program) {
+			x := p.tensor(-1, -1)
+			y := p.call("neg", x)
+			p.output(y)
+			p.alias(y, x)
+			p.output(y)
+		}, [][]int64{{5, 7}}, 2},
+	} {
+		s := newStage(t)
+		c := newCase(t, test.build, test.sizes...)
+		ok, err := s.check(s.executor(c.Fusion), c, 0, never)
+		require.True(t, ok, err)
+		require.Len(t, s.driver.Launches(), test.launches, test.name)
+	}
+}

@@ -164,55 +164,67 @@ output %2
 	}
 }
 
-// TestSimulatePrograms runs what a schedule alone does not compute.
+// wholePrograms have outputs that a schedule alone does not compute.
+var wholePrograms = []struct {
+	name  string
+	build func(p *program)
+	sizes [][]int64
+}{
+	{"inputs among the outputs", func(p *program) {
+		x := p.tensor(-1, -1)
+		p.output(x)
+		p.output(p.call("neg", x))
+		p.output(x)
+	}, square[:1]},
+	{"inputs alone", func(p *program) {
+		p.output(p.tensor(-1))
+		p.output(p.tensor(-1, -1))
+	}, [][]int64{{3}, {4, 5}}},
+	{"an output without elements among others", func(p *program) {
+		x := p.tensor(-1, -1)
+		p.output(p.call("exp", x))
+		p.output(p.call("sum", x, 0))
+	}, [][]int64{{0, 70}}},
+	{"outputs without elements alone", func(p *program) {
+		x := p.tensor(-1, -1)
+		p.output(p.call("exp", x))
+		p.output(p.call("set", x))
+	}, [][]int64{{0, 70}}},
+	{"a size that turns out to be 1", func(p *program) {
+		x, y := p.tensor(-1, -1), p.tensor(-1, -1)
+		p.output(p.call("add", p.call("expand", x, p.calls("shape", y)), y))
+	}, [][]int64{{1, 70}, {33, 70}}},
+	{"a size that does not turn out to be 1", func(p *program) {
+		x, y := p.tensor(-1, -1), p.tensor(-1, -1)
+		p.output(p.call("expand", x, p.calls("shape", y)))
+	}, [][]int64{{33, 70}, {33, 70}}},
+	{"an expanded output in memory of its own", func(p *program) {
+		x, y := p.tensor(-1, -1), p.tensor(-1, -1)
+		p.output(p.call("expand", x, p.calls("shape", y)))
+	}, [][]int64{{1, 70}, {33, 70}}},
+	{"a reshape by sizes of another tensor", func(p *program) {
+		x, y := p.tensor(-1, -1), p.tensor(-1, -1, -1)
+		p.output(p.call("neg", p.call("reshape", x, p.calls("shape", y))))
+	}, [][]int64{{6, 20}, {4, 3, 10}}},
+	{"numbers alone", func(p *program) {
+		p.output(p.call("mul", p.call("full", []int{3, 5}, 2.0, dtype.Float), p.call("iota", 5, 1, 1, dtype.Float)))
+	}, nil},
+}
+
 func TestSimulatePrograms(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		build func(p *program)
-		sizes [][]int64
-	}{
-		{"inputs among the outputs", func(p *program) {
-			x := p.tensor(-1, -1)
-			p.output(x)
-			p.output(p.call("neg", x))
-			p.output(x)
-		}, square[:1]},
-		{"inputs alone", func(p *program) {
-			p.output(p.tensor(-1))
-			p.output(p.tensor(-1, -1))
-		}, [][]int64{{3}, {4, 5}}},
-		{"an output without elements among others", func(p *program) {
-			x := p.tensor(-1, -1)
-			p.output(p.call("exp", x))
-			p.output(p.call("sum", x, 0))
-		}, [][]int64{{0, 70}}},
-		{"outputs without elements alone", func(p *program) {
-			x := p.tensor(-1, -1)
-			p.output(p.call("exp", x))
-			p.output(p.call("set", x))
-		}, [][]int64{{0, 70}}},
-		{"a size that turns out to be 1", func(p *program) {
-			x, y := p.tensor(-1, -1), p.tensor(-1, -1)
-			p.output(p.call("add", p.call("expand", x, p.calls("shape", y)), y))
-		}, [][]int64{{1, 70}, {33, 70}}},
-		{"a size that does not turn out to be 1", func(p *program) {
-			x, y := p.tensor(-1, -1), p.tensor(-1, -1)
-			p.output(p.call("expand", x, p.calls("shape", y)))
-		}, [][]int64{{33, 70}, {33, 70}}},
-		{"an expanded output in memory of its own", func(p *program) {
-			x, y := p.tensor(-1, -1), p.tensor(-1, -1)
-			p.output(p.call("expand", x, p.calls("shape", y)))
-		}, [][]int64{{1, 70}, {33, 70}}},
-		{"a reshape by sizes of another tensor", func(p *program) {
-			x, y := p.tensor(-1, -1), p.tensor(-1, -1, -1)
-			p.output(p.call("neg", p.call("reshape", x, p.calls("shape", y))))
-		}, [][]int64{{6, 20}, {4, 3, 10}}},
-		{"numbers alone", func(p *program) {
-			p.output(p.call("mul", p.call("full", []int{3, 5}, 2.0, dtype.Float), p.call("iota", 5, 1, 1, dtype.Float)))
-		}, nil},
-	} {
+	for _, test := range wholePrograms {
 		t.Run(test.name, func(t *testing.T) {
 			ok, err := checkSimulated(t, newCase(t, test.build, test.sizes...))
+			require.NoError(t, err)
+			require.True(t, ok)
+		})
+	}
+}
+
+func TestDeviceWholePrograms(t *testing.T) {
+	for _, test := range wholePrograms {
+		t.Run(test.name, func(t *testing.T) {
+			ok, err := checkDevice(t, newCase(t, test.build, test.sizes...), 0, never)
 			require.NoError(t, err)
 			require.True(t, ok)
 		})
