@@ -21,6 +21,7 @@ D = DataType
 # ---- Broadcasts ----
 
 
+@pytest.mark.report("D01")
 @pytest.mark.parametrize("rows", [0, 1, 3, 300, 3001])
 def test_gradient_of_a_broadcast_power(rows: int) -> None:
     def program(fd, x, y, z):
@@ -34,6 +35,7 @@ def test_gradient_of_a_broadcast_power(rows: int) -> None:
     agree(program, lambda x, y, z: (z * (x + y) ** (z - 1)).sum(4, keepdim=True), x, y, z)
 
 
+@pytest.mark.report("D06")
 @pytest.mark.parametrize("shape", [(6, 5, 4, 3), (2, 33, 1, 7), (1, 1, 1, 1), (0, 3, 2, 2)])
 def test_squeezed_and_broadcast_back(shape: tuple) -> None:
     n, c = shape[:2]
@@ -47,6 +49,7 @@ def test_squeezed_and_broadcast_back(shape: tuple) -> None:
     agree(program, lambda x, s, g: x * s[..., None, None] * g * g, randn(*shape), randn(n, c), randn(n, 1, 1, 1))
 
 
+@pytest.mark.report("D20")
 @pytest.mark.parametrize("n", [1, 3, 33])
 def test_broadcast_in_dim_of_mixed_ranks(n: int) -> None:
     def program(fd, column, row):
@@ -58,6 +61,7 @@ def test_broadcast_in_dim_of_mixed_ranks(n: int) -> None:
     agree(program, lambda c, r: c + r, randn(n, 1), randn(n))
 
 
+@pytest.mark.report("D09")
 @pytest.mark.parametrize("shape", [(70, 45), (33, 65), (1, 9), (9, 1), (0, 5)])
 def test_row_broadcast_and_transposed(shape: tuple) -> None:
     agree(
@@ -68,6 +72,7 @@ def test_row_broadcast_and_transposed(shape: tuple) -> None:
     )
 
 
+@pytest.mark.report("D08")
 @pytest.mark.parametrize("sizes", [(33, 65, 17), (32, 64, 2), (1, 5, 3), (3, 0, 2)])
 def test_broadcast_before_transpose(sizes: tuple) -> None:
     a, b, c = sizes
@@ -78,6 +83,7 @@ def test_broadcast_before_transpose(sizes: tuple) -> None:
     agree(program, lambda x, y: (x[None] + y).permute(2, 1, 0), randn(a, b), randn(c, a, b))
 
 
+@pytest.mark.report("D08")
 def test_view_before_transpose() -> None:
     def program(fd, x, y):
         return fd.ops.permute(fd.ops.add(fd.ops.reshape(x, [2, 17, 33, 65]), y), [3, 2, 1, 0])
@@ -90,6 +96,7 @@ def test_view_before_transpose() -> None:
     )
 
 
+@pytest.mark.report("D15")
 @pytest.mark.parametrize("shape", [(3, 4), (1, 4), (5, 1), (33, 7)])
 def test_expanded_then_reshaped(shape: tuple) -> None:
     a, b = shape
@@ -106,6 +113,7 @@ def test_expanded_then_reshaped(shape: tuple) -> None:
     agree(program, expected, randn(a, b))
 
 
+@pytest.mark.report("D16")
 def test_sum_over_expanded_dimensions() -> None:
     def program(fd, x):
         wide = fd.ops.broadcast_in_dim(x, [2, 3], [])
@@ -137,6 +145,7 @@ def test_expanded_input(n: int) -> None:
 # ---- Sizes that become 1 or 0 at run time ----
 
 
+@pytest.mark.report("D19")
 @pytest.mark.parametrize("shape", [(9, 5), (1, 3), (0, 4)])
 def test_sliced_to_one_and_squeezed(shape: tuple) -> None:
     n, m = shape
@@ -148,6 +157,7 @@ def test_sliced_to_one_and_squeezed(shape: tuple) -> None:
     agree(program, lambda x: x[:, 2], randn(n, m))
 
 
+@pytest.mark.report("D18")
 @pytest.mark.parametrize("shape", [(12, 5, 10), (1, 3, 2), (2, 1, 4)])
 def test_dimension_that_a_crop_made_one_is_summed(shape: tuple) -> None:
     a, b, c = shape
@@ -178,6 +188,7 @@ def test_one_definition_for_sizes_zero_one_and_many() -> None:
             torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.report("D25")
 @pytest.mark.parametrize("rank", [1, 2])
 def test_size_zero_chains_of_cat(rank: int) -> None:
     empty, five = (
@@ -198,6 +209,7 @@ def test_size_zero_chains_of_cat(rank: int) -> None:
     agree(program, expected, empty, five)
 
 
+@pytest.mark.report("D24")
 def test_size_zero_diagonal() -> None:
     x = torch.zeros(1, 2, 0, 3)
 
@@ -225,6 +237,7 @@ def test_empty_full_and_slices() -> None:
 # ---- Reshapes ----
 
 
+@pytest.mark.report("D07")
 def test_every_order_of_the_factors() -> None:
     for left in set(itertools.permutations([3, 2, 2])):
         for right in set(itertools.permutations([5, 2, 2])):
@@ -237,6 +250,7 @@ def test_every_order_of_the_factors() -> None:
             agree(program, lambda x: x * x + x, randn(12, 20))
 
 
+@pytest.mark.report("D12")
 @pytest.mark.parametrize("sizes", [(6, 4, 5), (1, 3, 7), (2, 1, 1), (0, 2, 3)])
 def test_reshape_to_sizes_given_as_numbers(sizes: tuple) -> None:
     a, b, c = sizes
@@ -253,6 +267,7 @@ def test_reshape_to_sizes_given_as_numbers(sizes: tuple) -> None:
     agree(program, expected, x, y, 2 * a * b, c, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.report("D40")
 @pytest.mark.parametrize("shape", [(64, 8, 32), (33, 3, 5), (1, 8, 4)])
 def test_reshaped_and_transposed_beside_an_expanded_one(shape: tuple) -> None:
     a, b, c = shape
@@ -265,6 +280,7 @@ def test_reshaped_and_transposed_beside_an_expanded_one(shape: tuple) -> None:
     agree(program, lambda x, y: (x + y).reshape(a, b * c).T, randn(a, b, c), y)
 
 
+@pytest.mark.report("D39")
 @pytest.mark.parametrize("tokens", [1, 7, 128])
 def test_queries_keys_and_values_of_one_buffer(tokens: int) -> None:
     heads, width = 4, 6
@@ -284,6 +300,7 @@ def test_queries_keys_and_values_of_one_buffer(tokens: int) -> None:
 # ---- Slices, pads and cats of computed values ----
 
 
+@pytest.mark.report("D13")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("n", [5, 10, 1001])
 def test_slice_of_a_computed_value(n: int, dtype: torch.dtype) -> None:
@@ -298,6 +315,7 @@ def test_slice_of_a_computed_value(n: int, dtype: torch.dtype) -> None:
     agree(program, lambda x: ((-x)[:5], F.pad(-x, (1, 2)), torch.cat([-x, x.abs()])), randn(n, dtype=dtype))
 
 
+@pytest.mark.report("D14")
 def test_slices_of_full_in_two_types() -> None:
     def program(fd):
         ones = fd.ops.full([5], 1.0, D.Float)
@@ -306,6 +324,7 @@ def test_slices_of_full_in_two_types() -> None:
     agree(program, lambda: (torch.ones(2, dtype=torch.bfloat16), torch.ones(3, dtype=torch.float16)))
 
 
+@pytest.mark.report("D17")
 @pytest.mark.parametrize("n", [1, 33, 4096])
 def test_stack_by_cat_of_new_dimensions(n: int) -> None:
     def program(fd, x, y, none):
@@ -321,6 +340,7 @@ def test_stack_by_cat_of_new_dimensions(n: int) -> None:
     agree(program, expected, randn(n, 1), randn(n, 1, seed=3), torch.zeros(n, 0))
 
 
+@pytest.mark.report("D46")
 @pytest.mark.parametrize("shape", [(5, 10), (2, 1), (33, 65)])
 def test_slice_cut_add_pad(shape: tuple) -> None:
     n, m = shape
@@ -332,6 +352,7 @@ def test_slice_cut_add_pad(shape: tuple) -> None:
     agree(program, lambda x, y: F.pad(x[1:] + y, (0, 1)), randn(n, m), randn(n - 1, m))
 
 
+@pytest.mark.report("D05")
 @pytest.mark.parametrize("width", [5, 65, 4097])
 def test_slice_of_an_odd_width_after_an_update_in_place(width: int) -> None:
     x, y = randn(16, width, dtype=torch.bfloat16), randn(1, 4, 16, width - 1, dtype=torch.bfloat16)
@@ -354,6 +375,7 @@ def test_slice_of_an_odd_width_after_an_update_in_place(width: int) -> None:
 # ---- Updates in place ----
 
 
+@pytest.mark.report("D03")
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("n", [1, 10, 200_001])
 def test_an_updated_input_is_read_before(n: int, cut: bool) -> None:
@@ -371,6 +393,7 @@ def test_an_updated_input_is_read_before(n: int, cut: bool) -> None:
         assert torch.equal(buffer, x.relu())
 
 
+@pytest.mark.report("D26")
 def test_an_updated_value_is_returned_when_asked_for() -> None:
     x = randn(4, 5)
     with FusionDefinition() as fd:
@@ -386,6 +409,7 @@ def test_an_updated_value_is_returned_when_asked_for() -> None:
         assert torch.equal(buffer, 2 * x)
 
 
+@pytest.mark.report("D27")
 @pytest.mark.parametrize("strides", [(3, 1), (1, 3), (5, 2)])
 def test_update_leaves_the_gaps_alone(strides: tuple) -> None:
     base = randn(40)
@@ -403,6 +427,7 @@ def test_update_leaves_the_gaps_alone(strides: tuple) -> None:
 # ---- Lookups ----
 
 
+@pytest.mark.report("D21")
 @pytest.mark.parametrize("shape", [(5, 5), (1, 7), (3, 0)])
 def test_lookup_by_a_reshaped_index(shape: tuple) -> None:
     n = shape[0] * shape[1]
@@ -419,6 +444,7 @@ def test_lookup_by_a_reshaped_index(shape: tuple) -> None:
     )
 
 
+@pytest.mark.report("D22")
 @pytest.mark.parametrize("n", [1, 40])
 def test_lookup_in_a_table_repeated_in_a_batch(n: int) -> None:
     ids, table = integers(0, n, (7,)), randn(n, 3)
@@ -434,6 +460,7 @@ def test_lookup_in_a_table_repeated_in_a_batch(n: int) -> None:
 # ---- Scalars ----
 
 
+@pytest.mark.report("D47")
 def test_tensors_without_dimensions() -> None:
     s = torch.tensor(2.5)
     with FusionDefinition() as fd:
@@ -448,10 +475,12 @@ def test_tensors_without_dimensions() -> None:
         assert torch.equal(got[1], torch.full((3,), 5.0))
 
 
+@pytest.mark.report("D48")
 def test_unused_scalars_are_fine() -> None:
     agree(lambda fd, x, n, m: fd.ops.add(x, m), lambda x, n, m: x + m, torch.arange(6), 7, 5)
 
 
+@pytest.mark.report("D48")
 def test_a_scalar_is_no_output() -> None:
     with FusionDefinition() as fd:
         x = fd.define_tensor(shape=[-1], contiguity=[True])
@@ -465,6 +494,7 @@ def test_a_scalar_is_no_output() -> None:
 # ---- Size of the program ----
 
 
+@pytest.mark.report("D49")
 def test_values_used_twice_thirty_times_over() -> None:
     def program(fd, x, y):
         a = fd.ops.add(x, y)
@@ -481,6 +511,7 @@ def test_values_used_twice_thirty_times_over() -> None:
     agree(program, expected, randn(50), randn(50, seed=1), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.report("D49")
 def test_thirty_layers() -> None:
     weights = [randn(16, 16, seed=i) / 3 for i in range(30)]
 
@@ -497,6 +528,7 @@ def test_thirty_layers() -> None:
     agree(program, expected, randn(5, 16), *weights, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.report("D50")
 def test_equal_definitions_share_an_entry_of_the_cache() -> None:
     cache = LRUCache(max_fusions=10)
     x = randn(4, 5)

@@ -30,6 +30,7 @@ def softmax(fd, x, dim: int):
 # ---- Constants and their types ----
 
 
+@pytest.mark.report("D28")
 def test_nan_and_inf_constants() -> None:
     def program(fd, x):
         return (
@@ -45,11 +46,13 @@ def test_nan_and_inf_constants() -> None:
     agree(program, expected, randn(7))
 
 
+@pytest.mark.report("D28")
 def test_nan_scalar_tensor_twice() -> None:
     agree(lambda fd, x, s: fd.ops.add(x, s), lambda x, s: x + s, randn(5), torch.tensor(math.nan))
     agree(lambda fd, x, s: fd.ops.add(x, s), lambda x, s: x + s, randn(5), math.nan)
 
 
+@pytest.mark.report("D29")
 @pytest.mark.parametrize("n", [2, 33, 1000])
 def test_max_and_min_show_nan(n: int) -> None:
     x = randn(5, n)
@@ -62,6 +65,7 @@ def test_max_and_min_show_nan(n: int) -> None:
     )
 
 
+@pytest.mark.report("D30")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_type_beside_constants(dtype: torch.dtype) -> None:
     x = randn(6, dtype=dtype)
@@ -85,12 +89,14 @@ def test_type_beside_constants(dtype: torch.dtype) -> None:
     assert torch.equal(signs.signbit(), x > 0)
 
 
+@pytest.mark.report("D31")
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.int64])
 def test_prefix_sums_of_integers(dtype: torch.dtype) -> None:
     x = integers(0, 2, (5, 33)).to(dtype)
     agree(lambda fd, x: (fd.ops.cumsum(x, 1), fd.ops.sum(x, 0)), lambda x: (x.cumsum(1), x.sum(0)), x)
 
 
+@pytest.mark.report("D32")
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("name", ["floor", "ceil", "round", "trunc"])
 def test_rounding_integers_changes_nothing(name: str, dtype: torch.dtype) -> None:
@@ -98,6 +104,7 @@ def test_rounding_integers_changes_nothing(name: str, dtype: torch.dtype) -> Non
     agree(lambda fd, x: getattr(fd.ops, name)(x), lambda x: x, x)
 
 
+@pytest.mark.report("D33")
 @pytest.mark.parametrize("name", ["fmod", "add", "mul", "pow"])
 def test_bfloat16_beside_a_double_number(name: str) -> None:
     # Computed in Float and rounded once at the end.
@@ -112,6 +119,7 @@ def test_bfloat16_beside_a_double_number(name: str) -> None:
     )
 
 
+@pytest.mark.report("D34")
 def test_cancellation_is_near_the_exact_result() -> None:
     q, angle = randn(64, 32, dtype=torch.bfloat16), randn(64, 32)
     cos, sin = angle.cos().bfloat16(), angle.sin().bfloat16()
@@ -131,6 +139,7 @@ def test_cancellation_is_near_the_exact_result() -> None:
 # ---- Reductions and normalisations ----
 
 
+@pytest.mark.report("D02")
 @pytest.mark.parametrize("shape", [(6, 17, 40), (1, 1, 33), (3, 0, 5)])
 def test_one_input_cast_twice_and_reduced_along_different_dimensions(shape: tuple) -> None:
     def program(fd, x):
@@ -144,6 +153,7 @@ def test_one_input_cast_twice_and_reduced_along_different_dimensions(shape: tupl
     agree(program, expected, randn(*shape, dtype=torch.bfloat16), rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.report("D04")
 def test_two_dependent_row_means_are_the_same_every_time() -> None:
     x = randn(37, 1001)
     with FusionDefinition() as fd:
@@ -159,6 +169,7 @@ def test_two_dependent_row_means_are_the_same_every_time() -> None:
         assert torch.equal(fd.execute([x])[0], first)
 
 
+@pytest.mark.report("D10")
 @pytest.mark.parametrize("shape", [(16, 64), (1000, 77), (1, 1)])
 def test_bias_gelu_and_the_largest_magnitude(shape: tuple) -> None:
     def program(fd, x, b):
@@ -182,6 +193,7 @@ def test_bias_gelu_and_the_largest_magnitude(shape: tuple) -> None:
     )
 
 
+@pytest.mark.report("D11")
 @pytest.mark.parametrize("n", [1, 96])
 def test_sum_of_lookups_and_normalisation(n: int) -> None:
     tables = [randn(4, 33, seed=i) for i in range(3)]
@@ -202,6 +214,7 @@ def test_sum_of_lookups_and_normalisation(n: int) -> None:
     agree(program, expected, extra, *tables, *ids, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.report("D23")
 @pytest.mark.parametrize("n", [0, 1, 257])
 def test_half_input_used_through_its_cast_only(n: int) -> None:
     def program(fd, x):
@@ -217,6 +230,7 @@ def test_half_input_used_through_its_cast_only(n: int) -> None:
     )
 
 
+@pytest.mark.report("D41")
 @pytest.mark.parametrize("shape", [(4, 1000), (1, 33), (5, 1), (0, 8)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_layer_norm_of_sizes_read_from_the_input(shape: tuple, dtype: torch.dtype) -> None:
@@ -248,6 +262,7 @@ def test_variance_over_any_dimensions(dims: list) -> None:
     )
 
 
+@pytest.mark.report("D42")
 @pytest.mark.parametrize("rows", [1, 1000, 16384])
 def test_sums_over_many_rows(rows: int) -> None:
     g, x = randn(rows, 33), randn(rows, 33, seed=4)
@@ -261,6 +276,7 @@ def test_sums_over_many_rows(rows: int) -> None:
     )
 
 
+@pytest.mark.report("D43")
 @pytest.mark.parametrize("rows", [3, 129])
 def test_cat_of_two_column_sums(rows: int) -> None:
     def program(fd, x, y):
@@ -277,6 +293,7 @@ def test_cat_of_two_column_sums(rows: int) -> None:
     )
 
 
+@pytest.mark.report("D38")
 @pytest.mark.parametrize("length", [1, 33, 200])
 def test_softmax_of_a_slice_of_a_mask(length: int) -> None:
     mask = torch.ones(1, 1, 256, 256).tril()
@@ -295,6 +312,7 @@ def test_softmax_of_a_slice_of_a_mask(length: int) -> None:
 # ---- Matrix products ----
 
 
+@pytest.mark.report("D44")
 @pytest.mark.parametrize("sizes", [(2, 3, 5), (8, 8, 128), (1, 1, 1), (219, 33, 65), (3, 0, 4), (0, 5, 4)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_matrix_products_of_any_size(sizes: tuple, dtype: torch.dtype) -> None:
@@ -307,6 +325,7 @@ def test_matrix_products_of_any_size(sizes: tuple, dtype: torch.dtype) -> None:
     )
 
 
+@pytest.mark.report("D45")
 def test_linear_gelu_linear() -> None:
     def program(fd, x, w, b, v):
         return fd.ops.linear(gelu(fd, fd.ops.linear(x, w, b)), v)
@@ -317,6 +336,7 @@ def test_linear_gelu_linear() -> None:
     agree(program, expected, randn(3, 7, 20), randn(33, 20) / 4, randn(33), randn(5, 33) / 5, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.report("D45")
 def test_batched_products_of_one_column_and_their_sums() -> None:
     def program(fd, a, b):
         c = fd.ops.matmul(a, b)

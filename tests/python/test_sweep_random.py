@@ -138,6 +138,7 @@ def test_like(dtype: DataType, layout: str) -> None:
     near(normal, normal_numbers(dtype, 11, 8, 60), dtype)
 
 
+@pytest.mark.report("D35")
 @pytest.mark.parametrize("dtype", TORCH)
 def test_uniform_stays_below_its_bound(dtype: DataType) -> None:
     # Rounding after scaling must not reach the bound.
@@ -181,6 +182,7 @@ def test_two_unseeded_ops_differ() -> None:
     assert not torch.equal(a, b)
 
 
+@pytest.mark.report("D36")
 def test_equal_seeds_agree_across_fusions_and_uses() -> None:
     def draw(fd):
         return fd.ops.uniform(0.0, 1.0, [5, 7], rng_seed=9, rng_offset=4)
@@ -201,6 +203,7 @@ def test_equal_seeds_agree_across_fusions_and_uses() -> None:
     assert not torch.equal(other, alone)
 
 
+@pytest.mark.report("D37")
 def test_mask_of_a_broadcast_is_equal_along_it() -> None:
     x = torch.randn(6, 40)[:, ::2]
 
