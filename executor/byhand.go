@@ -10,6 +10,7 @@ import (
 	"nvfuser_go/core"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
+	"nvfuser_go/segmenter"
 )
 
 // A Launch is a number of blocks and of threads along x, y and z; -1: any.
@@ -18,17 +19,64 @@ type Launch struct{ Grid, Block [3]int64 }
 // AnyLaunch demands nothing.
 var AnyLaunch = Launch{Grid: [3]int64{-1, -1, -1}, Block: [3]int64{-1, -1, -1}}
 
-// simulationByHand returns the plan that simulates the schedule made by hand.
-func (e *Executor) simulationByHand(b *core.Binding, inputs []Input) (*Plan, error) {
-	outputs, err := describeOutputs(e.f, b, inputs)
-	if err != nil {
-		return nil, err
+// assembleByHand makes the program of the schedule made by hand: one kernel, which
+// cannot be made to write elsewhere than to inputs which it says receive outputs.
+func (a *assembly) assembleByHand(b *core.Binding) error {
+	e := a.p.e
+	for i, v := range e.f.Inputs() {
+		if x := &a.inputs[i]; !a.p.onHost() && x.Tensor && len(x.Sizes) == 0 && e.f.Val(v).Domain.CPU != (x.Device.Type == CPU) {
+			return core.InvalidArgumentf("execute(): input %d (%s) is on %v, and the schedule was made for a definition with is_cpu=%v", i, e.f.Name(v), x.Device, e.f.Val(v).Domain.CPU)
+		}
 	}
-	c, err := e.compileByHand(b, inputs, alignments(inputs), outputs, kir.Hopper)
-	if err != nil {
-		return nil, err
+	if a.overlaps {
+		return core.InvalidArgumentf("execute(): an input that receives an output shares memory with another input, and the kernel of a schedule made by hand cannot save it before")
 	}
-	return e.simulated(inputs, outputs, c), nil
+	c, err := e.compileByHand(b, a.inputs, a.aligned, a.p.Outputs, limits(a.properties))
+	if err != nil {
+		return err
+	}
+	a.f, a.b = e.f, b
+	hasElements := func(o OutputDescription) bool { return core.NumElements(o.Sizes) > 0 }
+	if !slices.ContainsFunc(a.p.Outputs, hasElements) {
+		return a.emit()
+	}
+	if err := a.load(c, 0); err != nil {
+		return err
+	}
+	return a.placeByHand(c)
+}
+
+// placeByHand has the one kernel write outputs where they belong, or to a workspace if
+// that is the memory of an input which it does not know of, or has elements where it
+// knows of repetitions.
+func (a *assembly) placeByHand(c *compiled) error {
+	s := &segmenter.Segment{Kind: segmenter.Kernel, Fusion: c.s.Fusion()}
+	a.at = map[core.ValID]*located{}
+	for i, v := range a.f.Inputs() {
+		in := segmenter.Source{Val: v, Scalar: scalar.None}
+		if a.inputs[i].Tensor {
+			a.at[v] = a.input(i)
+		} else {
+			in = segmenter.Source{Val: core.NoVal, Scalar: a.f.Val(v).Scalar}
+		}
+		s.Inputs = append(s.Inputs, in)
+	}
+	for k, o := range c.s.Fusion().Outputs() {
+		d := &a.p.Outputs[k]
+		s.Writes = append(s.Writes, o.Val)
+		if a.at[o.Val] != nil {
+			continue
+		}
+		written := denseStrides(c.s.Fusion(), o.Val, d.Sizes, d.order())
+		if o.Alias != core.NoVal || core.NumElements(d.Sizes) == 0 || d.Alias < 0 && slices.Equal(d.Strides, written) {
+			a.at[o.Val] = a.output(k)
+			continue
+		}
+		w := Workspace{Bytes: (&OutputDescription{DType: d.DType, Sizes: d.Sizes, Strides: written}).NumBytes()}
+		a.at[o.Val] = &located{a.workspace(w), d.DType, d.Sizes, written, wellAligned, false, false}
+	}
+	a.pieces = []*piece{{Segment: s, task: c.task, c: c}}
+	return a.emit()
 }
 
 // compileByHand returns the kernel of the schedule made by hand, for a device with
@@ -39,13 +87,10 @@ func (e *Executor) compileByHand(b *core.Binding, inputs []Input, aligned []int,
 		return nil, err
 	}
 	placeOutputs(outputs, s)
-	t := &task{f: e.f, b: b, inputs: described(inputs)}
-	for k := range e.f.Outputs() {
-		t.outputs = append(t.outputs, k)
-	}
+	t := &task{f: e.f, b: b, inputs: inputs, outputs: outputs}
 	c := &compiled{task: t, s: s.Clone()}
 	c.options.Alignment = func(v core.ValID) int { return alignmentOf(c.s.Fusion(), v, aligned) }
-	err := c.lowerTo(outputs)
+	err := c.lowerTo()
 	if err == nil {
 		err = e.checkLaunch(c, inputs, limits)
 	}

@@ -5,52 +5,7 @@ import (
 	"slices"
 
 	"nvfuser_go/core"
-	"nvfuser_go/core/dtype"
-	"nvfuser_go/cudadrv"
 )
-
-// A memory is a value that a call brings: an address, or the number that is in a
-// tensor of the host.
-type memory struct {
-	kind  cudadrv.ValueKind
-	index int
-}
-
-// A located is a tensor and where its elements are.
-type located struct {
-	memory
-	dtype          dtype.Type
-	sizes, strides []int64
-	aligned        int  // bytes that divide the address
-	onHost         bool // it has no dimensions
-}
-
-// input returns input i.
-func (l *launcher) input(i int) *located {
-	x := &l.p.inputs[i]
-	return &located{memory{cudadrv.InputPointer, i}, x.DType, x.Sizes, x.Strides, l.aligned[i], x.Device.Type == CPU}
-}
-
-// output returns where output k belongs.
-func (l *launcher) output(k int) *located {
-	d := &l.p.Outputs[k]
-	switch {
-	case d.Alias >= 0:
-		return l.input(d.Alias)
-	case d.SameAs >= 0:
-		return l.output(d.SameAs)
-	}
-	return &located{memory{cudadrv.OutputPointer, k}, d.DType, d.Sizes, d.Strides, wellAligned, false}
-}
-
-// wellAligned is what allocators give, in bytes.
-const wellAligned = 16
-
-// workspaceFor returns a workspace that an output lies in with the given strides.
-func (l *launcher) workspaceFor(d *OutputDescription, strides []int64) *located {
-	w := OutputDescription{DType: d.DType, Sizes: d.Sizes, Strides: strides}
-	return &located{l.workspace(w.NumBytes(), false), d.DType, d.Sizes, strides, wellAligned, false}
-}
 
 // compact returns strides of a tensor with an element for each of d, in its order
 // of dimensions.
@@ -65,26 +20,29 @@ func compact(d *OutputDescription) []int64 {
 
 // copy adds the launch that makes the elements of to those of from, which shares
 // no memory with it.
-func (l *launcher) copy(from, to *located) error {
-	t, err := l.copyTask(from, to)
+func (a *assembly) copy(from, to *located) error {
+	t, err := a.copyTask(from, to)
 	if err != nil {
 		return err
 	}
-	c, err := t.compileAny([]OutputDescription{{DType: to.dtype, Sizes: t.inputs[1].Sizes, Strides: t.inputs[1].Strides, Alias: 1, Hidden: true, SameAs: -1}}, 0)
+	c, err := t.compile(0)
 	if err != nil {
+		return err
+	}
+	if err := a.load(c, 0); err != nil {
 		return err
 	}
 	in := func(i int) memory { return []memory{from.memory, to.memory}[i] }
-	return l.add(c, t.inputs, in, nil)
+	return a.add(nil, t, c, in, nil)
 }
 
 // copyTask returns the task that makes the elements of the tensor of output 0,
 // which is also input 1, those of input 0. The two share no memory.
-func (l *launcher) copyTask(from, to *located) (*task, error) {
+func (a *assembly) copyTask(from, to *located) (*task, error) {
 	sizes, strides := folded(from, to)
 	f := core.NewFusion()
 	var v [2]core.ValID
-	t := &task{device: target(l.properties), outputs: []int{0}}
+	t := &task{device: target(a.properties)}
 	for i, x := range []*located{from, to} {
 		d := tensorLike(x, sizes, strides[i])
 		d.DType = to.dtype // from may be described by another type of the same elements, as Int for Index
@@ -103,7 +61,7 @@ func (l *launcher) copyTask(from, to *located) (*task, error) {
 		return nil, err
 	}
 	f.Freeze()
-	t.f = f
+	t.f, t.outputs = f, []OutputDescription{{DType: to.dtype, Sizes: sizes, Strides: strides[1], Alias: 1, Hidden: true, SameAs: -1}}
 	t.b, err = f.Bind(valuesOf(t.inputs))
 	return t, err
 }

@@ -19,7 +19,7 @@ import (
 // position in Plan.Outputs, of workspaces, seed and offset of the random
 // generator, or their addresses where [Options] say so, and scalars.
 type DeviceProgram struct {
-	Device     int
+	Device     int // -1: it is simulated, in memory of the host
 	Phases     []Phase
 	Launches   []cudadrv.LaunchBlock // in order, on one stream
 	Calls      []TorchCall
@@ -41,8 +41,8 @@ func (p *Plan) Counts() cudadrv.ValueCounts {
 	return n
 }
 
-// String shows the program: a line for each workspace, and for each launch one and
-// one for each argument, with its place in the parameter structure.
+// String shows the program: a line for each workspace, and for each launch and call one
+// and one for each argument, of a launch with its place in the parameter structure.
 func (d *DeviceProgram) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "on cuda:%d", d.Device)
@@ -50,34 +50,72 @@ func (d *DeviceProgram) String() string {
 		fmt.Fprintf(&b, ", the offset moves by %d", d.Draws)
 	}
 	b.WriteString("\n")
-	for i, w := range d.Workspaces {
+	for i := range d.Workspaces {
+		w := &d.Workspaces[i]
 		fmt.Fprintf(&b, "workspace %d: %d bytes", i, w.Bytes)
 		if w.Zeroed {
 			b.WriteString(" of zeros")
+		}
+		if w.Result {
+			b.WriteString(" that a call returns")
 		}
 		b.WriteString("\n")
 	}
 	m, err := d.made()
 	if err != nil {
 		fmt.Fprintf(&b, "its kernels could not be made again: %v\n", err)
+		m = nil
 	}
-	for i := range d.Launches {
-		l := &d.Launches[i]
-		fmt.Fprintf(&b, "launch %d: %s, grid %v, block %v", i, l.Function.Name, l.Grid, l.Block)
-		if l.Shared > 0 {
-			fmt.Fprintf(&b, ", %d bytes of shared memory", l.Shared)
+	launch := 0
+	for i := range d.Phases {
+		p := &d.Phases[i]
+		if len(d.Phases) > 1 {
+			fmt.Fprintf(&b, "phase %d: allocates %v, releases %v\n", i, p.Allocate, p.Release)
 		}
-		b.WriteString("\n")
-		if err != nil {
-			continue
+		for range p.Launches {
+			d.showLaunch(&b, launch, m)
+			launch++
 		}
-		k := m.launched[i].kernel
-		for j, at := range cuda.Layout(k).Fields {
-			a := &k.Arguments[j]
-			fmt.Fprintf(&b, "  %d: %s = %s\n", at.Offset, a.Name, d.value(l, k, a, at))
+		if p.Call >= 0 {
+			d.showCall(&b, p.Call)
 		}
 	}
 	return b.String()
+}
+
+func (d *DeviceProgram) showLaunch(b *strings.Builder, i int, m *made) {
+	l := &d.Launches[i]
+	fmt.Fprintf(b, "launch %d: %s, grid %v, block %v", i, l.Function.Name, l.Grid, l.Block)
+	if l.Shared > 0 {
+		fmt.Fprintf(b, ", %d bytes of shared memory", l.Shared)
+	}
+	b.WriteString("\n")
+	if m == nil {
+		return
+	}
+	k := m.launched[i].kernel
+	for j, at := range cuda.Layout(k).Fields {
+		a := &k.Arguments[j]
+		fmt.Fprintf(b, "  %d: %s = %s\n", at.Offset, a.Name, d.value(l, k, a, at))
+	}
+}
+
+func (d *DeviceProgram) showCall(b *strings.Builder, i int) {
+	c := &d.Calls[i]
+	fmt.Fprintf(b, "call %d: %s\n", i, c.Name)
+	for k, a := range c.Arguments {
+		switch {
+		case a.Slot < 0:
+			fmt.Fprintf(b, "  %d: scalar %d as %s\n", k, a.Word, a.DType.Text())
+		case a.Whole:
+			fmt.Fprintf(b, "  %d: slot %d\n", k, a.Slot)
+		default:
+			fmt.Fprintf(b, "  %d: slot %d as %s, sizes %v, strides %v, from element %d on\n", k, a.Slot, a.DType.Text(), a.Sizes, a.Strides, a.Offset)
+		}
+	}
+	for k, r := range c.Results {
+		fmt.Fprintf(b, "  result %d: slot %d, %s, sizes %v, strides %v\n", k, r.Slot, r.DType.Text(), r.Sizes, r.Strides)
+	}
 }
 
 // value shows the value of an argument, or what calls bring.
@@ -85,8 +123,10 @@ func (d *DeviceProgram) value(l *cudadrv.LaunchBlock, k *kir.Kernel, a *kir.Argu
 	for _, p := range l.Patches {
 		switch {
 		case p.Offset != at.Offset:
-		case p.Value == cudadrv.RandomSeed || p.Value == cudadrv.RandomOffset:
+		case (p.Value == cudadrv.RandomSeed || p.Value == cudadrv.RandomOffset) && p.Add == 0:
 			return p.Value.String()
+		case p.Add > 0:
+			return fmt.Sprintf("%v %d + %d", p.Value, p.Index, p.Add)
 		default:
 			return fmt.Sprintf("%v %d", p.Value, p.Index)
 		}

@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math/rand/v2"
 	"os"
@@ -30,6 +31,7 @@ type stage struct {
 	t       testing.TB
 	driver  *fake.Driver
 	regions []region
+	plan    *executor.Plan
 }
 
 // A region is memory that a call brings.
@@ -68,6 +70,7 @@ func (s *stage) add(address unsafe.Pointer, n int64, undefined bool) uintptr {
 // run does what the caller of a plan does.
 func (s *stage) run(plan *executor.Plan, inputs []executor.Input, outputs []unsafe.Pointer, random core.RandomState) error {
 	d := plan.Device
+	s.plan = plan
 	var values cudadrv.CallValues
 	s.regions = nil
 	for i := range inputs {
@@ -95,10 +98,54 @@ func (s *stage) run(plan *executor.Plan, inputs []executor.Input, outputs []unsa
 	if err := plan.Evaluate(inputs, values.Scalars); err != nil {
 		return err
 	}
-	for i := range d.Launches {
-		require.NoError(s.t, s.driver.Launch(&d.Launches[i], values, 0))
-		launches := s.driver.Launches()
-		s.simulate(d.Kernel(i), &launches[len(launches)-1])
+	launch := 0
+	for i := range d.Phases {
+		for range d.Phases[i].Launches {
+			require.NoError(s.t, s.driver.Launch(&d.Launches[launch], values, 0))
+			launches := s.driver.Launches()
+			s.simulate(d.Kernel(launch), &launches[len(launches)-1])
+			launch++
+		}
+		if call := d.Phases[i].Call; call >= 0 {
+			if err := s.call(&d.Calls[call], &values, inputs); err != nil {
+				return err
+			}
+		}
+	}
+	require.Equal(s.t, len(d.Launches), launch)
+	return nil
+}
+
+// call does what torch would.
+func (s *stage) call(c *executor.TorchCall, values *cudadrv.CallValues, inputs []executor.Input) error {
+	var addresses []unsafe.Pointer
+	for _, list := range [][]uintptr{values.Inputs, values.Outputs, values.Workspaces} {
+		for _, address := range list {
+			addresses = append(addresses, s.pointer(address))
+		}
+	}
+	for i := range inputs { // 0-dim ones of the host have no address on the device
+		addresses[i] = inputs[i].Data
+	}
+	if err := s.plan.EvaluateCall(c, addresses, inputs); err != nil {
+		return err
+	}
+	for _, r := range c.Results {
+		for i := range s.regions {
+			if r.Slot >= 0 && unsafe.Pointer(&s.regions[i].bytes[0]) == addresses[r.Slot] {
+				s.regions[i].undefined = false
+			}
+		}
+	}
+	return nil
+}
+
+// pointer returns an address of a region as a pointer.
+func (s *stage) pointer(address uintptr) unsafe.Pointer {
+	for i := range s.regions {
+		if first := unsafe.Pointer(&s.regions[i].bytes[0]); uintptr(first) == address {
+			return first
+		}
 	}
 	return nil
 }
@@ -138,7 +185,7 @@ func (s *stage) simulate(k *kir.Kernel, l *fake.Launch) {
 	require.Equal(s.t, shared, int64(l.Block.Shared))
 	report, err := sim.Run(k, arguments, sim.Options{})
 	require.NoError(s.t, err, "%v", k)
-	require.NoError(s.t, report.Err(), "%v", k)
+	require.NoError(s.t, report.Err(), "%v\n%v", k, s.plan.Device)
 	for i, a := range k.Arguments {
 		if a.Kind == kir.Pointer && !k.Buffers[a.Buffer].ReadOnly {
 			s.defined(arguments[i].Memory)
@@ -151,14 +198,21 @@ func (s *stage) memory(address uintptr, memories map[*byte]*sim.Memory) *sim.Mem
 	if address == 0 {
 		return &sim.Memory{Undefined: true}
 	}
-	for i := range s.regions {
-		r := &s.regions[i]
-		if first := unsafe.SliceData(r.bytes); uintptr(unsafe.Pointer(first)) == address {
-			if memories[first] == nil {
-				memories[first] = &sim.Memory{Data: r.bytes, Undefined: r.undefined}
-			}
-			return memories[first]
+	byBegin := slices.Clone(s.regions) // what shares memory with others begins where its address says
+	slices.SortStableFunc(byBegin, func(a, b region) int {
+		return cmp.Compare(uintptr(unsafe.Pointer(unsafe.SliceData(b.bytes))), uintptr(unsafe.Pointer(unsafe.SliceData(a.bytes))))
+	})
+	for i := range byBegin {
+		r := &byBegin[i]
+		begin := uintptr(unsafe.Pointer(unsafe.SliceData(r.bytes)))
+		if address < begin || address >= begin+uintptr(len(r.bytes)) {
+			continue
 		}
+		first := &r.bytes[address-begin]
+		if memories[first] == nil {
+			memories[first] = &sim.Memory{Data: r.bytes[address-begin:], Undefined: r.undefined}
+		}
+		return memories[first]
 	}
 	s.t.Fatalf("a kernel gets the address %#x, where nothing is", address)
 	return nil
@@ -166,7 +220,8 @@ func (s *stage) memory(address uintptr, memories map[*byte]*sim.Memory) *sim.Mem
 
 func (s *stage) defined(m *sim.Memory) {
 	for i := range s.regions {
-		if len(m.Data) > 0 && &s.regions[i].bytes[0] == &m.Data[0] {
+		r := &s.regions[i]
+		if n := len(m.Data); n > 0 && n <= len(r.bytes) && &r.bytes[len(r.bytes)-n] == &m.Data[0] {
 			s.regions[i].undefined = false
 		}
 	}
@@ -206,7 +261,7 @@ func TestDeviceAliases(t *testing.T) {
 	for _, test := range aliasPrograms {
 		t.Run(test.name, func(t *testing.T) {
 			ok, err := checkDevice(t, newCase(t, test.build, test.sizes...), 0, never)
-			require.Equal(t, test.name != "of its softmax, read by a later sum", ok, "%v", err)
+			require.True(t, ok, "%v", err)
 		})
 	}
 }

@@ -28,6 +28,10 @@ type Executor struct {
 	key     []bool // by input: a scalar whose value a plan depends on
 	written []int  // inputs that receive outputs
 
+	rewriting sync.Once
+	passed    *core.Fusion // by the passes
+	failed    error        // of those
+
 	byHand  *schedule.Scheduled // how it is computed; nil: as a scheduler says
 	demands Launch              // on launches of byHand
 
@@ -174,7 +178,7 @@ func (e *Executor) AppendKey(key []byte, inputs []Input, o Options) []byte {
 			key = append(key, byte(AlignmentOf(inputs[i].Data)))
 		}
 	}
-	if e.overlaps(inputs) { // which a plan of the CPU sees when it runs
+	if e.overlaps(inputs, o) {
 		key = append(key, 'O')
 	}
 	if o.RandomInMemory {
@@ -192,9 +196,10 @@ func (e *Executor) AppendKey(key []byte, inputs []Input, o Options) []byte {
 	return key
 }
 
-// overlaps reports whether an input on a CUDA device receives an output and shares
-// memory with another one. It is false of inputs that the definition does not take.
-func (e *Executor) overlaps(inputs []Input) bool {
+// overlaps reports whether an input receives an output by a kernel and shares memory
+// with another one: a plan of the CPU proper sees that when it runs. It is false of
+// inputs that the definition does not take.
+func (e *Executor) overlaps(inputs []Input, o Options) bool {
 	if len(e.written) == 0 || len(inputs) != len(e.f.Inputs()) {
 		return false
 	}
@@ -203,7 +208,7 @@ func (e *Executor) overlaps(inputs []Input) bool {
 			return false
 		}
 	}
-	return inputs[e.written[0]].Device.Type == CUDA && sharesMemory(e.written, inputs, -1)
+	return (inputs[e.written[0]].Device.Type == CUDA || o.Simulate || e.byHand != nil) && sharesMemory(e.written, inputs, -1)
 }
 
 // AnyValue reports whether the values of a number of type t that is given for

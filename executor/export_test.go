@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"unsafe"
+
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
@@ -13,6 +15,11 @@ func (d *DeviceProgram) Kernel(launch int) *kir.Kernel {
 		panic(err)
 	}
 	return m.launched[launch].kernel
+}
+
+// EvaluateCall does what a call of torch does.
+func (p *Plan) EvaluateCall(c *TorchCall, addresses []unsafe.Pointer, inputs []Input) error {
+	return p.evaluateCall(c, addresses, &Call{Inputs: inputs})
 }
 
 // Element reads an element.

@@ -40,38 +40,23 @@ func InspectSchedule(s *schedule.Scheduled, o lower.Options) *Inspection {
 }
 
 // Inspection returns what there is to see of the fusion with inputs of the plan's
-// kind. The kernel is made at the first call, unless the plan has one: on the CPU for
+// kind. The kernel is made at the first call, unless the plan runs one: then for
 // inputs that begin at multiples of 16 bytes, as a plan of the CPU does not tell.
 func (p *Plan) Inspection() *Inspection {
 	p.once.Do(func() {
-		p.failed = p.e.guard(p.inputs, func() error {
+		p.failed = p.e.guard(p.inputs, func() (err error) {
 			if p.Device != nil {
-				m, err := p.Device.made()
-				switch {
-				case err != nil:
-					return err
-				case len(m.kernels) == 0:
-					return noKernel()
-				}
-				p.kernel = m.kernels[0]
-				return nil
+				p.kernel, err = p.Device.first()
+				return err
 			}
 			b, err := p.e.f.Bind(valuesOf(p.inputs))
 			if err != nil {
 				return err
 			}
-			outputs, err := describeOutputs(p.e.f, b, p.inputs)
-			if err != nil {
-				return err
+			simulated, err := p.e.planInSteps(b, p.inputs, Options{}, onHost)
+			if err == nil {
+				p.kernel, err = simulated.Device.first()
 			}
-			t, err := newTask(p.e.f, p.inputs, alignments(p.inputs), b, outputs, Device{})
-			switch {
-			case err != nil:
-				return err
-			case t == nil:
-				return noKernel()
-			}
-			p.kernel, err = t.compile(outputs, 0)
 			return err
 		})
 	})

@@ -16,28 +16,31 @@ import (
 // driver keeps the program as data under all that planning depends on, and the
 // machine code under its text. Nil keeps nothing.
 type keeping struct {
-	*launcher
+	*assembly
 	by cudadrv.Keeper
 	of string // what the program depends on, but for the build of this program and the compiler
 }
 
 // keeping returns how the plan is kept; nil where the driver keeps nothing, and for
 // plans that somebody had a hand in.
-func (l *launcher) keeping(inputs []Input) *keeping {
-	e := l.p.e
+func (a *assembly) keeping(inputs []Input) *keeping {
+	e := a.p.e
+	if a.p.onHost() {
+		return nil
+	}
 	by, ok := e.machine.driver.(cudadrv.Keeper)
-	if !ok || e.byHand != nil || l.options.Candidate != 0 {
+	if !ok || e.byHand != nil || a.options.Candidate != 0 {
 		return nil
 	}
 	of := strconv.AppendInt(nil, int64(len(e.text)), 10)
-	of = fmt.Appendf(append(of, e.text...), "on %d: %+v\n", l.p.Device.Device, l.properties)
-	return &keeping{launcher: l, by: by, of: string(e.AppendKey(of, inputs, l.options))}
+	of = fmt.Appendf(append(of, e.text...), "on %d: %+v\n", a.p.Device.Device, a.properties)
+	return &keeping{assembly: a, by: by, of: string(e.AppendKey(of, inputs, a.options))}
 }
 
 // keep keeps the program, which is complete, if a file tells all of it: calls of
 // torch and what they need are not told.
 func (k *keeping) keep() {
-	if k == nil {
+	if k == nil || k.unkept.Load() {
 		return
 	}
 	d := k.p.Device
@@ -67,11 +70,17 @@ func (k *keeping) restore() bool {
 	}
 	empty := k.p.Device
 	k.p.Device = d
-	if k.load(func(i int) error { return k.loadKept(i, texts[i]) }) != nil {
+	d.functions = make([]functionKey, len(d.Launches))
+	failed := make([]error, len(d.Launches))
+	sideBySide(len(d.Launches), func(i int) {
+		failed[i] = k.p.e.guard(k.p.inputs, func() error { return k.loadKept(i, texts[i]) })
+	})
+	if errors.Join(failed...) != nil {
 		k.p.Device = empty
 		return false
 	}
-	k.finish(sync.OnceValues(k.again))
+	d.Phases = []Phase{k.p.onePhase()}
+	k.p.finish(sync.OnceValues(k.again))
 	return true
 }
 
@@ -127,18 +136,18 @@ func (k *keeping) again() (m *made, err error) {
 		if err != nil {
 			return err
 		}
-		l := &launcher{properties: k.properties, options: k.options, aligned: k.aligned, shared: k.shared,
+		a := &assembly{properties: k.properties, options: k.options, inputs: k.inputs, aligned: k.aligned, overlaps: k.overlaps, made: &made{}, dry: true,
 			p: &Plan{Outputs: p.Outputs, Device: &DeviceProgram{Device: p.Device.Device}, e: p.e, inputs: p.inputs}}
-		if err := l.program(b); err != nil {
+		if err := a.assemble(b); err != nil {
 			return err
 		}
-		if words := l.made.words.compile(p.inputs); !p.Device.like(l.p.Device, &words) {
-			return &Bug{What: fmt.Sprintf("a plan that was kept is not the one that is made:\n%v\nand\n%v", p.Device.Launches, l.p.Device.Launches)}
+		if !p.Device.like(a.p.Device, &a.p.Device.words) {
+			return &Bug{What: fmt.Sprintf("a plan that was kept is not the one that is made:\n%v\nand\n%v", p.Device.Launches, a.p.Device.Launches)}
 		}
-		for i, c := range l.made.launched {
-			c.function = &p.Device.Launches[i].Function
+		for i, c := range a.made.launched {
+			c.launch.Function = p.Device.Launches[i].Function
 		}
-		m = l.made
+		m = a.made
 		return nil
 	})
 	return m, err

@@ -32,32 +32,23 @@ type compiled struct {
 	options lower.Options       // that the kernel was made with
 	kernel  *kir.Kernel         // nil: lowering refuses
 
-	arch     int               // of the device that it is for, as cuda.Options has it; 0: of no device
-	function *cudadrv.Function // nil: it was not loaded
+	arch   int                 // of the device that it is for, as cuda.Options has it; 0: of no device
+	launch cudadrv.LaunchBlock // without arguments
+	key    functionKey         // of its function, if that was loaded
 
 	lock sync.Mutex // evaluating sizes adds to the tables of s and kernel
 }
 
 // compile returns the kernel of t by candidate number first of the first
-// scheduler that takes it, counted around, or the next one that can be lowered;
-// one whose outputs have memory of their own if none can that writes them to that
-// of inputs. With an error comes what was made before it.
+// scheduler that takes it, counted around, or the next one that can be lowered. With
+// an error comes what was made before it.
 //
 // Errors: Unsupported with what each scheduler says, or the lowering of each
 // candidate.
-func (t *task) compile(outputs []OutputDescription, first int) (*compiled, error) {
-	c, err := t.compileAny(outputs, first)
-	var refused *core.Unsupported
-	if errors.As(err, &refused) && slices.ContainsFunc(refused.Refusals, func(r core.Refusal) bool { return r.Rule == "alias" }) {
-		return t.withoutAliases().compileAny(outputs, first)
-	}
-	return c, err
-}
-
-func (t *task) compileAny(outputs []OutputDescription, first int) (*compiled, error) {
+func (t *task) compile(first int) (*compiled, error) {
 	c := &compiled{task: t}
 	var chosen scheduler.Scheduler
-	g := segment(t.f, t.b, t.inputs, t.aligned, placed(t.outputs, outputs))
+	g := segment(t.f, t.b, t.inputs, t.aligned, t.outputs)
 	if chosen, c.refusals = schedulers.Choose(g, t.device); chosen == nil {
 		return c, &core.Unsupported{What: "no scheduler takes this fusion", Refusals: c.refusals}
 	}
@@ -74,7 +65,7 @@ func (t *task) compileAny(outputs []OutputDescription, first int) (*compiled, er
 		if p, ok := c.candidates[c.taken].(scheduler.Vectorized); ok {
 			c.width = p.Width()
 		}
-		err = c.lowerTo(outputs)
+		err = c.lowerTo()
 		var refused *core.Unsupported
 		if !errors.As(err, &refused) {
 			return c, err
@@ -86,8 +77,8 @@ func (t *task) compileAny(outputs []OutputDescription, first int) (*compiled, er
 
 // lowerTo makes the kernel of the task, which writes outputs as they are
 // described.
-func (c *compiled) lowerTo(outputs []OutputDescription) error {
-	if err := c.layOut(outputs); err != nil {
+func (c *compiled) lowerTo() error {
+	if err := c.layOut(); err != nil {
 		return err
 	}
 	known, err := c.s.Fusion().Bind(valuesOf(c.inputs))
@@ -139,9 +130,9 @@ func (c *compiled) promise(h kir.HostValue) scalar.Facts {
 
 // layOut gives the outputs that the schedule does not lay out the order of
 // dimensions in memory that their descriptions have.
-func (c *compiled) layOut(outputs []OutputDescription) error {
+func (c *compiled) layOut() error {
 	for k, o := range c.s.Fusion().Outputs() {
-		f, d := c.s.Fusion(), &outputs[c.outputs[k]]
+		f, d := c.s.Fusion(), &c.outputs[k]
 		if _, set := c.s.Allocation(o.Val); set || o.Alias != core.NoVal || f.DeclaredOrder(o.Val) != nil {
 			continue
 		}

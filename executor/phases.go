@@ -39,7 +39,13 @@ type TorchCall struct {
 	Spec      string         // what is called, as JSON: see CallSpec
 	Arguments []CallArgument // in the order that the spec numbers them
 	Results   []CallResult
-	Fusion    *core.Fusion // the expression alone; its inputs are the arguments
+	Fusion    *core.Fusion // the expression alone
+
+	task     *task          // of Fusion
+	refusals []core.Refusal // why it is no kernel
+	// By input of Fusion: the slot of a tensor; the input of the plan that a scalar is, -1
+	// if it is the same in all calls.
+	from []int
 }
 
 // A CallArgument is a tensor, or a number of the words of a call.
@@ -60,7 +66,7 @@ type CallArgument struct {
 type CallResult struct {
 	Slot           Slot // an output, or a workspace that is a Result; -1: nobody reads it
 	DType          dtype.Type
-	Sizes, Strides []int64
+	Sizes, Strides []int64 // strides are 0 along dimensions of which all elements are equal
 }
 
 // onePhase returns the phase of a program without calls.

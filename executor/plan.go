@@ -15,8 +15,8 @@ import (
 // A Plan computes the outputs of a fusion for one kind of inputs. It does not
 // change, but for what [Plan.Inspection] adds.
 type Plan struct {
-	Steps       []Step         // on the CPU
-	Device      *DeviceProgram // instead of steps; nil: the plan runs on the CPU
+	Steps       []Step         // of a plan of the CPU
+	Device      *DeviceProgram // instead of steps: of a CUDA device, or simulated
 	Outputs     []OutputDescription
 	NeedsRandom bool  // an operation reads the random state of the run
 	Work        int64 // estimate of a run: operations on elements
@@ -58,11 +58,9 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 	case place.Type == CUDA && o.Simulate:
 		return nil, core.InvalidArgumentf("execute(): the simulator computes on the CPU, and the run is on %v", place)
 	case place.Type == CUDA:
-		return e.planOnDevice(b, inputs, o, place.Index)
-	case e.byHand != nil:
-		return e.simulationByHand(b, inputs)
-	case o.Simulate:
-		return e.simulation(b, inputs, o.Candidate)
+		return e.planInSteps(b, inputs, o, place.Index)
+	case e.byHand != nil, o.Simulate:
+		return e.planInSteps(b, inputs, o, onHost)
 	}
 	outputs, err := describeOutputs(e.f, b, inputs)
 	if err != nil {
@@ -96,8 +94,11 @@ func (p *Plan) Run(inputs []Input, outputs []unsafe.Pointer, random core.RandomS
 // Do is Run with the arguments in c.
 func (p *Plan) Do(c *Call) error {
 	return p.e.guard(c.Inputs, func() error {
-		if p.Device != nil {
+		if p.Device != nil && !p.onHost() {
 			return &Bug{What: fmt.Sprintf("a plan of cuda:%d is run on the CPU", p.Device.Device)}
+		}
+		if p.Device != nil {
+			return p.simulate(c)
 		}
 		for _, s := range p.Steps {
 			if err := s.run(c); err != nil {

@@ -9,7 +9,7 @@ import (
 
 // OnDevice reports whether the plan runs on a CUDA device, Device.Device, by launches
 // that its caller makes.
-func (p *Plan) OnDevice() bool { return p.Device != nil }
+func (p *Plan) OnDevice() bool { return p.Device != nil && !p.onHost() }
 
 // Phases returns what a run of the plan consists of.
 func (p *Plan) Phases() []Phase {
@@ -23,7 +23,12 @@ func (p *Plan) Phases() []Phase {
 
 // RunPhase makes the launches of a phase of a plan that is not on a device. addresses
 // are by [Slot]; inputs, random and stop as for [Plan.Run].
-func (p *Plan) RunPhase(_ int, addresses []unsafe.Pointer, inputs []Input, random core.RandomState, stop *atomic.Bool) error {
-	n := p.Counts()
-	return p.Run(inputs, addresses[n.Inputs:][:n.Outputs], random, stop)
+//
+// Errors: as of [Plan.Run].
+func (p *Plan) RunPhase(phase int, addresses []unsafe.Pointer, inputs []Input, random core.RandomState, stop *atomic.Bool) error {
+	if p.Device == nil {
+		n := p.Counts()
+		return p.Run(inputs, addresses[n.Inputs:][:n.Outputs], random, stop)
+	}
+	return p.e.guard(inputs, func() error { return p.runPhase(phase, addresses, &Call{Inputs: inputs, Random: random, Stop: stop}) })
 }

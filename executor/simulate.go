@@ -1,176 +1,189 @@
 package executor
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"unsafe"
 
+	"nvfuser_go/codegen/cuda"
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/codegen/sim"
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/cudadrv"
 	"nvfuser_go/executor/cpu"
 )
 
-// A simulateStep computes all outputs: those of a task by a kernel that is
-// simulated, for a device of compute capability 9.0, the others by copies.
-type simulateStep struct {
-	*compiled // nil: there is nothing to compute
-	outputs   []OutputDescription
-	written   []int // inputs that receive outputs
-	copies    []outputCopy
-}
+// simulated is the device that programs are simulated for: what schedulers and
+// launches ask of an H100 SXM (Hopper tuning guide 12.9, section 1.4).
+var simulated = cudadrv.Properties{Name: "simulated device of compute capability 9.0", Major: 9, Minor: 0, Processors: 132,
+	SharedPerBlock: 48 << 10, SharedPerBlockOptIn: 227 << 10, SharedPerProcessor: 228 << 10, SharedReserved: 1 << 10,
+	RegistersPerProcessor: 64 << 10, ThreadsPerBlock: 1024, ThreadsPerProcessor: 2048, WarpSize: 32}
 
-// An outputCopy is an output that holds the elements of an input, as they were
-// before the run, or of another output. The other is -1.
-type outputCopy struct{ input, output, to int }
-
-// simulation returns a plan that simulates the fusion by the given one of the
-// schedules that there are for it, counted around. The outputs lie in memory as
-// on the CPU.
-func (e *Executor) simulation(b *core.Binding, inputs []Input, candidate int) (*Plan, error) {
-	outputs, err := describeOutputs(e.f, b, inputs)
-	if err != nil {
-		return nil, err
+// simulate runs the whole program, and does what callers of plans with phases do:
+// calls of torch are evaluated instead.
+func (p *Plan) simulate(c *Call) error {
+	n := p.Counts()
+	addresses := make([]unsafe.Pointer, n.Inputs+n.Outputs+n.Workspaces)
+	for i := range c.Inputs {
+		addresses[i] = c.Inputs[i].Data
 	}
-	t, err := newTask(e.f, inputs, alignments(inputs), b, outputs, Device{})
-	if err != nil {
-		return nil, err
-	}
-	var c *compiled
-	if t != nil {
-		if c, err = t.compile(outputs, candidate); err != nil {
-			return nil, err
-		}
-	}
-	return e.simulated(inputs, outputs, c), nil
-}
-
-// simulated returns the plan that computes outputs by c, and by copies of inputs
-// and other outputs. How long it runs is for the loops of the schedule to say, so
-// its work is without bound.
-func (e *Executor) simulated(inputs []Input, outputs []OutputDescription, c *compiled) *Plan {
-	step := &simulateStep{outputs: outputs, written: e.written}
-	if slices.ContainsFunc(outputs, func(o OutputDescription) bool { return core.NumElements(o.Sizes) > 0 }) {
-		step.compiled = c
-	}
-	first := map[core.ValID]int{}
-	for k, o := range e.f.Outputs() {
-		from, isInput := slices.Index(e.f.Inputs(), o.Val), e.f.Val(o.Val).Input
-		earlier, isRepeated := first[o.Val]
-		switch {
-		case outputs[k].SameAs >= 0 || isInput && from == outputs[k].Alias:
-		case isInput:
-			step.copies = append(step.copies, outputCopy{from, -1, k})
-		case isRepeated:
-			step.copies = append(step.copies, outputCopy{-1, earlier, k})
+	for k := range p.Outputs {
+		switch o := &p.Outputs[k]; {
+		case o.Alias >= 0:
+			addresses[n.Inputs+k] = c.Inputs[o.Alias].Data
+		case o.SameAs >= 0:
+			addresses[n.Inputs+k] = addresses[n.Inputs+o.SameAs]
 		default:
-			first[o.Val] = k
+			addresses[n.Inputs+k] = c.Outputs[k]
 		}
 	}
-	isRandom := c != nil && slices.ContainsFunc(c.kernel.Arguments, func(a kir.Argument) bool { return a.Kind == kir.RandomSeed })
-	p := &Plan{Steps: []Step{step}, Outputs: outputs, NeedsRandom: isRandom,
-		Work: math.MaxInt64, e: e, inputs: described(inputs)}
-	p.once.Do(func() {
-		if p.kernel = c; c == nil {
-			p.failed = noKernel()
+	for i := range p.Device.Phases {
+		phase := &p.Device.Phases[i]
+		for _, s := range phase.Allocate {
+			if w := int(s) - n.Inputs - n.Outputs; w >= 0 {
+				addresses[s] = newMemory(p.Device.Workspaces[w].Bytes)
+			}
 		}
-	})
-	return p
-}
-
-func (s *simulateStep) run(call *Call) error {
-	r := &simulation{step: s, call: call}
-	saved := make([]strided, len(s.copies))
-	for i, c := range s.copies {
-		if c.input >= 0 {
-			saved[i] = r.input(c.input).clone()
-		}
-	}
-	if s.compiled != nil {
-		if err := r.compute(); err != nil {
+		if err := p.runPhase(i, addresses, c); err != nil {
 			return err
 		}
-	}
-	for i, c := range s.copies {
-		if c.output >= 0 {
-			saved[i] = r.output(c.output).clone()
+		if phase.Call >= 0 {
+			if err := p.evaluateCall(&p.Device.Calls[phase.Call], addresses, c); err != nil {
+				return err
+			}
 		}
-	}
-	for i, c := range s.copies {
-		r.output(c.to).copyFrom(saved[i])
+		for _, s := range phase.Release {
+			addresses[s] = nil
+		}
 	}
 	return nil
 }
 
-// A simulation is one run of a step.
+// newMemory returns zeros, at an address as those of allocators of device memory.
+func newMemory(bytes int64) unsafe.Pointer {
+	if bytes == 0 {
+		return nil
+	}
+	b := make([]byte, bytes+memoryAlignment)
+	skip := -uintptr(unsafe.Pointer(&b[0])) % memoryAlignment
+	return unsafe.Pointer(&b[skip])
+}
+
+// runPhase simulates the launches of a phase: addresses has that of each slot.
+func (p *Plan) runPhase(phase int, addresses []unsafe.Pointer, c *Call) error {
+	d := p.Device
+	first := 0
+	for i := range phase {
+		first += d.Phases[i].Launches
+	}
+	words := make([]uint64, d.Scalars)
+	if err := p.Evaluate(c.Inputs, words); err != nil {
+		return err
+	}
+	for i := first; i < first+d.Phases[phase].Launches; i++ {
+		s := &simulation{plan: p, launch: i, addresses: addresses, call: c, words: words, memories: map[cudadrv.Patch]*sim.Memory{}}
+		if err := s.run(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A simulation is one launch in memory of the host.
 type simulation struct {
-	step *simulateStep
-	call *Call
-	host *host
-
-	inputs  map[int]*sim.Memory
-	outputs []kir.BufferID // that the kernel must fill
-	own     []ownMemory
+	plan      *Plan
+	launch    int
+	addresses []unsafe.Pointer // by slot
+	call      *Call
+	words     []uint64
+	memories  map[cudadrv.Patch]*sim.Memory // by patches without places
+	fresh     map[int]bool                  // by offset of a patch: nothing wrote before to what it is the address of
+	outputs   []kir.BufferID                // that the kernel must fill
 }
 
-// An ownMemory holds an output that is copied to where it belongs after the
-// kernel: to an input, or to memory that has elements where the kernel knows of
-// repetitions.
-type ownMemory struct {
-	to     int
-	memory strided
-}
-
-// compute runs the kernel.
-func (r *simulation) compute() error {
-	s := r.step
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	arguments, err := r.arguments()
+func (s *simulation) run() error {
+	d := s.plan.Device
+	m, err := d.made()
 	if err != nil {
 		return err
 	}
-	report, err := sim.Run(s.kernel, arguments, sim.Options{Outputs: r.outputs, Stop: r.stop})
+	c, block := m.launched[s.launch], &d.Launches[s.launch]
+	s.fresh = m.fresh[s.launch]
+	arguments, err := s.arguments(c, block)
+	if err != nil {
+		return err
+	}
+	c.lock.Lock()
+	report, err := sim.Run(c.kernel, arguments, sim.Options{Outputs: s.outputs, Stop: func() bool { return s.call.Stop != nil && s.call.Stop.Load() }})
+	c.lock.Unlock()
 	if errors.Is(err, sim.ErrStopped) {
 		return cpu.ErrInterrupted
 	}
 	if err == nil {
 		err = report.Err()
-		if r.call.Counters != nil {
-			*r.call.Counters = report.Counters
+		if s.call.Counters != nil {
+			s.call.Counters.Add(&report.Counters)
 		}
 	}
 	if refused := (*core.Unsupported)(nil); errors.As(err, &refused) {
 		return err
 	}
 	if err != nil {
-		return &Bug{What: fmt.Sprintf("the simulator reports %v\nin\n%v", err, s.kernel)}
-	}
-	for _, m := range r.own {
-		r.output(m.to).copyFrom(m.memory)
+		return &Bug{What: fmt.Sprintf("the simulator reports %v\nin\n%v", err, c.kernel)}
 	}
 	return nil
 }
 
-func (r *simulation) stop() bool { return r.call.Stop != nil && r.call.Stop.Load() }
-
-// arguments returns those of the kernel.
-func (r *simulation) arguments() ([]sim.Argument, error) {
-	h, err := r.step.host(r.call.Inputs, r.call.Random)
+// arguments reads those of the kernel from its parameter structure, as a device does.
+func (s *simulation) arguments(c *compiled, block *cudadrv.LaunchBlock) ([]sim.Argument, error) {
+	n := s.plan.Counts()
+	values := cudadrv.CallValues{Inputs: make([]uintptr, n.Inputs), Outputs: make([]uintptr, n.Outputs), Workspaces: make([]uintptr, n.Workspaces),
+		Seed: s.call.Random.Seed, Offset: s.call.Random.Offset, Scalars: s.words}
+	bytes := make([]byte, len(block.Arguments))
+	if err := block.Fill(bytes, values); err != nil {
+		return nil, err
+	}
+	patches := map[int]cudadrv.Patch{}
+	for _, p := range block.Patches {
+		patches[p.Offset] = p
+	}
+	k := c.kernel
+	layout, arguments := cuda.Layout(k), make([]sim.Argument, len(k.Arguments))
+	for i := range k.Arguments {
+		a, at := &k.Arguments[i], layout.Fields[i]
+		field := bytes[at.Offset : at.Offset+at.Size]
+		switch a.Kind {
+		case kir.Pointer: // filled in when the sizes are known
+		case kir.ValueScalar:
+			arguments[i].Number = element(a.DType, field)
+		case kir.IndexScalar:
+			arguments[i].Number = element(k.Index, field)
+			arguments[i].Number.Type = dtype.Index
+		case kir.RandomSeed, kir.RandomOffset:
+			arguments[i].Number = element(dtype.Int, field)
+		default:
+			arguments[i].Number.I = int64(binary.LittleEndian.Uint64(field))
+			arguments[i].Number.Type = dtype.Int
+		}
+	}
+	integers, err := k.Integers(func(i int, _ *kir.Argument) (int64, error) { return arguments[i].Number.I, nil })
 	if err != nil {
 		return nil, err
 	}
-	r.host, r.inputs = h, map[int]*sim.Memory{}
-	all := h.kernel.Arguments
-	arguments := make([]sim.Argument, len(all))
-	for i, a := range all {
+	for i := range k.Arguments {
+		a := &k.Arguments[i]
 		if a.Kind != kir.Pointer {
-			arguments[i].Number, err = h.number(a)
-		} else {
-			arguments[i].Memory, err = r.memory(a)
+			continue
 		}
+		count, err := integers.Eval(k.Buffers[a.Buffer].Size)
+		if err != nil {
+			return nil, err
+		}
+		arguments[i].Memory, err = s.memory(c, a, patches[layout.Fields[i].Offset], max(count, 0)*int64(k.Buffers[a.Buffer].DType.Size()))
 		if err != nil {
 			return nil, err
 		}
@@ -178,64 +191,84 @@ func (r *simulation) arguments() ([]sim.Argument, error) {
 	return arguments, nil
 }
 
-// memory returns what a pointer argument points to.
-func (r *simulation) memory(a kir.Argument) (*sim.Memory, error) {
-	h, v := r.host, a.Host.Tensor
-	buffer := &h.kernel.Buffers[a.Buffer]
-	n, err := h.Eval(buffer.Size)
-	if err != nil {
-		return nil, err
+// memory returns what a pointer argument points to, which is the same for equal
+// patches.
+func (s *simulation) memory(c *compiled, a *kir.Argument, p cudadrv.Patch, bytes int64) (*sim.Memory, error) {
+	isFresh := s.fresh[p.Offset]
+	p.Offset = 0
+	if m := s.memories[p]; m != nil {
+		return m, nil
 	}
-	bytes := max(n, 0) * int64(buffer.DType.Size())
-	if i := h.input(v); i >= 0 {
-		return r.inputMemory(i, bytes), nil
+	n := s.plan.Counts()
+	slot := p.Index
+	switch p.Value {
+	case cudadrv.OutputPointer:
+		slot += n.Inputs
+	case cudadrv.WorkspacePointer:
+		slot += n.Inputs + n.Outputs
 	}
-	for k, o := range h.s.Fusion().Outputs() {
-		if o.Val != v {
-			continue
-		}
-		at := h.task.outputs[k]
-		d := &r.step.outputs[at]
-		if core.NumElements(d.Sizes) == 0 { // one that is expanded to none has some in the kernel, which does not write them
-			return &sim.Memory{Undefined: true}, nil
-		}
-		r.outputs = append(r.outputs, a.Buffer)
-		switch {
-		case o.Alias != core.NoVal:
-			return r.inputMemory(d.Alias, bytes), nil
-		case d.Alias >= 0 || !slices.Equal(d.Strides, r.writtenStrides(k)):
-			m := make([]byte, bytes)
-			r.own = append(r.own, ownMemory{at, strided{unsafe.Pointer(unsafe.SliceData(m)), d.Sizes, r.writtenStrides(k), d.DType.Size()}})
-			return &sim.Memory{Data: m, Undefined: true}, nil
-		}
-		return &sim.Memory{Data: unsafe.Slice((*byte)(r.call.Outputs[at]), bytes), Undefined: true}, nil
-	}
-	return &sim.Memory{Data: make([]byte, bytes), Undefined: !buffer.Zeroed}, nil
-}
-
-// writtenStrides returns those of output k of the task as the kernel writes it,
-// which is not to the memory of an input.
-func (r *simulation) writtenStrides(k int) []int64 {
-	d := &r.step.outputs[r.step.task.outputs[k]]
-	return denseStrides(r.step.f, r.step.f.Outputs()[k].Val, d.Sizes, d.order())
-}
-
-// inputMemory returns that of input i: a copy if the kernel writes to memory of
-// another input that it shares.
-func (r *simulation) inputMemory(i int, bytes int64) *sim.Memory {
-	if m := r.inputs[i]; m != nil {
-		return m
-	}
-	x, m := &r.call.Inputs[i], &sim.Memory{}
-	if core.NumElements(x.Sizes) == 0 { // one that is expanded to none has some in the kernel
-		m.Data = make([]byte, bytes)
-	} else {
+	m := &sim.Memory{Undefined: isFresh}
+	s.memories[p] = m
+	isEmpty := false
+	if p.Value == cudadrv.InputPointer {
+		x := &s.call.Inputs[p.Index]
 		from, to := x.extent()
-		m.Data = unsafe.Slice((*byte)(x.Data), to-from)
-		if !slices.Contains(r.step.written, i) && sharesMemory(r.step.written, r.call.Inputs, i) {
-			m.Data = slices.Clone(m.Data)
+		isEmpty = from == to
+		bytes = max(bytes, int64(to-from)) // gaps and all
+		if !isEmpty {
+			bytes = int64(to - from)
 		}
 	}
-	r.inputs[i] = m
-	return m
+	isOutput := slices.ContainsFunc(c.s.Fusion().Outputs(), func(o core.Output) bool { return o.Val == a.Host.Tensor })
+	switch address := s.addresses[slot]; {
+	case isEmpty && !isOutput: // one that is expanded to none has some elements in the kernel
+		m.Data = make([]byte, bytes)
+		return m, nil
+	case address == nil: // which the kernel does not write
+		m.Undefined = true
+		return m, nil
+	default:
+		first := unsafe.Add(address, p.Add)
+		if align := uintptr(c.kernel.Buffers[a.Buffer].Align); uintptr(first)%max(align, 1) != 0 {
+			return nil, &Bug{What: fmt.Sprintf("%s is at %p, and the kernel takes it to be at a multiple of %d", a.Name, first, align)}
+		}
+		m.Data = unsafe.Slice((*byte)(first), bytes)
+	}
+	if isOutput {
+		s.outputs = append(s.outputs, a.Buffer)
+	}
+	return m, nil
+}
+
+// evaluateCall computes what a call of torch does.
+func (p *Plan) evaluateCall(call *TorchCall, addresses []unsafe.Pointer, c *Call) error {
+	f := call.Fusion
+	arguments := cpu.Arguments{Stop: c.Stop, Scalars: make([]scalar.Value, len(f.Inputs())), Inputs: make([]unsafe.Pointer, len(f.Inputs()))}
+	var inputs, outputs []cpu.Layout
+	for i := range f.Inputs() {
+		in := &call.task.inputs[i]
+		inputs = append(inputs, cpu.Layout{DType: in.DType, Sizes: in.Sizes, Strides: in.Strides})
+		switch from := call.from[i]; {
+		case in.Tensor:
+			arguments.Inputs[i] = addresses[from]
+		case from >= 0:
+			arguments.Scalars[i] = core.ConvertScalar(f.Val(f.Inputs()[i]).DType, c.Inputs[from].Scalar)
+		default:
+			arguments.Scalars[i] = in.Scalar
+		}
+	}
+	for _, o := range f.Outputs() {
+		r := &call.Results[slices.Index(f.Expr(f.Order()[0]).Out, o.Val)]
+		layout := OutputDescription{DType: r.DType, Sizes: r.Sizes, Strides: r.Strides}
+		outputs = append(outputs, cpu.Layout{DType: r.DType, Sizes: r.Sizes, Strides: r.Strides})
+		if addresses[r.Slot] == nil {
+			addresses[r.Slot] = newMemory(layout.NumBytes())
+		}
+		arguments.Outputs = append(arguments.Outputs, addresses[r.Slot])
+	}
+	program, err := cpu.Build(f, call.task.b, inputs, outputs, cpu.Options{Fixed: func(i int) bool { return call.from[i] < 0 }, Apart: true})
+	if err != nil {
+		return err
+	}
+	return program.Run(arguments)
 }

@@ -331,32 +331,28 @@ func TestSimulateHeldWhole(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
 		sizes      [][]int64
-		refused    string // "": it is computed
 	}{
 		{"reshape of an order", `%0 = tensor f32 [-1, -1, -1] contiguity=[yes, yes, none] stride_order=[1, 2, 0]
 $0 = i.mul %0.1, %0.2 : index
 %1 = reshape %0 new_shape=[1, %0.0, $0]
 %2 = sub %1, -3:i64
 output %2
-`, [][]int64{{5, 7, 1}}, ""},
+`, [][]int64{{5, 7, 1}}},
 		{"broadcast and reshape", `%0 = tensor bool [-1, -1, -1] contiguity=[no, no, no] stride_order=[1, 2, 0]
 %1 = broadcast %0 is_broadcast_dim=[false, false, false, true, true]
 $0 = i.mul %0.0, %0.1 : index
 %2 = reshape %1 new_shape=[$0, %0.2, 1, 1]
 output %2
-`, [][]int64{{3, 2, 7}}, "pointwise: register size"},
-		{"what registers hold", strings.ReplaceAll(constantReshape, "N", "3"), [][]int64{{3, 2, 7}}, ""},
-		{"more than registers hold", strings.ReplaceAll(constantReshape, "N", "73"), [][]int64{{73, 2, 7}}, "pointwise: register size"},
+`, [][]int64{{3, 2, 7}}},
+		{"what registers hold", strings.ReplaceAll(constantReshape, "N", "3"), [][]int64{{3, 2, 7}}},
+		{"more than registers hold", strings.ReplaceAll(constantReshape, "N", "73"), [][]int64{{73, 2, 7}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f, err := core.Parse(test.text)
 			require.NoError(t, err)
 			f.Freeze()
 			ok, err := checkSimulated(t, &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 7, test.sizes...)})
-			require.Equal(t, test.refused == "", ok, err)
-			if refused := (*core.Unsupported)(nil); errors.As(err, &refused) {
-				require.Equal(t, test.refused, refused.Refusals[0].By+": "+refused.Refusals[0].Rule)
-			}
+			require.True(t, ok, err)
 		})
 	}
 }

@@ -208,7 +208,7 @@ func showDimensions(x *Inspection, _ []string) (string, error) {
 }
 
 func showArguments(x *Inspection, _ []string) (string, error) {
-	h, err := x.c.host(x.inputs, core.RandomState{})
+	h, err := x.c.host(x.c.inputs, core.RandomState{})
 	if err != nil {
 		return "", err
 	}
@@ -251,7 +251,7 @@ func (h *host) text(a kir.Argument) (string, error) {
 }
 
 func showLaunch(x *Inspection, _ []string) (string, error) {
-	h, err := x.c.host(x.inputs, core.RandomState{})
+	h, err := x.c.host(x.c.inputs, core.RandomState{})
 	if err != nil {
 		return "", err
 	}
@@ -262,14 +262,14 @@ func showLaunch(x *Inspection, _ []string) (string, error) {
 	}
 	text := fmt.Sprintf("grid %s%s\nblock %s\ncluster %s\nshared memory %d\n",
 		listed(grid[:]), cooperative, listed(block[:]), listed(x.c.kernel.Launch.Cluster[:]), shared)
-	if f := x.c.function; f != nil {
+	if f := &x.c.launch.Function; f.Handle != 0 {
 		text += fmt.Sprintf("registers %d\nlocal memory %d\nstatic shared memory %d\n", f.Registers, f.LocalBytes, f.SharedBytes)
 	}
 	return text, err
 }
 
 func showShared(x *Inspection, _ []string) (string, error) {
-	h, err := x.c.host(x.inputs, core.RandomState{})
+	h, err := x.c.host(x.c.inputs, core.RandomState{})
 	if err != nil {
 		return "", err
 	}

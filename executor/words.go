@@ -52,8 +52,15 @@ type wordSources struct {
 // element of the host.
 type wordSource struct {
 	hostWord
-	f     *core.Fusion
+	of    *numberSource
 	value scalar.ID
+}
+
+// A numberSource is a fusion that numbers are of, and where its inputs come from.
+type numberSource struct {
+	f      *core.Fusion
+	from   []int   // by input: an input of the plan; -1: it is the same in all calls
+	inputs []Input // those that are, and sizes
 }
 
 // add returns the index of a word.
@@ -65,43 +72,45 @@ func (w *wordSources) add(x wordSource) int {
 	return len(w.list) - 1
 }
 
-// compile returns the words as data, for inputs of the kind that the plan is made
-// for.
-func (w *wordSources) compile(inputs []Input) hostWords {
+// compile returns the words as data.
+func (w *wordSources) compile() hostWords {
 	var h hostWords
-	var fusions []*core.Fusion // by program
+	var sources []*numberSource // by program
 	for i, x := range w.list {
-		if h.list = append(h.list, x.hostWord); x.f == nil {
+		if h.list = append(h.list, x.hostWord); x.of == nil {
 			continue
 		}
-		at := slices.Index(fusions, x.f)
+		at := slices.Index(sources, x.of)
 		if at < 0 {
-			at = len(fusions)
-			fusions, h.programs = append(fusions, x.f), append(h.programs, hostProgram{})
+			at = len(sources)
+			sources, h.programs = append(sources, x.of), append(h.programs, hostProgram{})
 		}
 		h.programs[at].words = append(h.programs[at].words, i)
 	}
-	for k, f := range fusions {
-		// Looking at a fusion adds to its scalars, and others look at that one.
-		h.programs[k].compile(w.list, f.WithOutputs(f.Outputs()), inputs)
+	for k, of := range sources {
+		of.f = of.f.WithOutputs(of.f.Outputs()) // looking at a fusion adds to its scalars, and others look at that one
+		h.programs[k].compile(w.list, of)
 	}
 	return h
 }
 
-func (p *hostProgram) compile(list []wordSource, f *core.Fusion, inputs []Input) {
+func (p *hostProgram) compile(list []wordSource, of *numberSource) {
 	var ids []scalar.ID
 	for _, i := range p.words {
 		ids = append(ids, list[i].value)
-		list[i].f = f
 	}
+	f := of.f
 	program := f.Scalars().Compile(ids)
 	var symbols []symbolSource
 	for i := range program.Symbols() {
 		tag := f.Scalars().Tag(program.Symbol(i))
 		v := core.ValID(tag.Val)
-		s := symbolSource{input: slices.Index(f.Inputs(), v), dt: f.Val(v).DType}
+		at := slices.Index(f.Inputs(), v)
+		s := symbolSource{input: of.from[at], dt: f.Val(v).DType}
 		if tag.Dim >= 0 {
-			s.value, s.input = scalar.Value{Type: dtype.Index, I: inputs[s.input].Sizes[tag.Dim]}, -1
+			s.value, s.input = scalar.Value{Type: dtype.Index, I: of.inputs[at].Sizes[tag.Dim]}, -1
+		} else if s.input < 0 {
+			s.value = core.ConvertScalar(s.dt, of.inputs[at].Scalar)
 		}
 		symbols = append(symbols, s)
 	}
@@ -159,20 +168,26 @@ func (p *hostProgram) evaluate(list []hostWord, inputs []Input, words []uint64) 
 func (w *wordSources) explain(inputs []Input, words []uint64) error {
 	w.lock.Lock() // looking adds to the tables of the fusions
 	defer w.lock.Unlock()
-	bound := map[*core.Fusion]*core.Binding{}
+	bound := map[*numberSource]*core.Binding{}
 	for i := range w.list {
 		x := &w.list[i]
-		if x.f == nil {
+		if x.of == nil {
 			continue
 		}
-		if bound[x.f] == nil {
-			b, err := x.f.Bind(valuesOf(inputs))
+		if bound[x.of] == nil {
+			own := slices.Clone(x.of.inputs)
+			for i, from := range x.of.from {
+				if from >= 0 {
+					own[i] = inputs[from]
+				}
+			}
+			b, err := x.of.f.Bind(valuesOf(own))
 			if err != nil {
 				return err
 			}
-			bound[x.f] = b
+			bound[x.of] = b
 		}
-		v, err := bound[x.f].Value(x.value)
+		v, err := bound[x.of].Value(x.value)
 		if err != nil {
 			return err
 		}

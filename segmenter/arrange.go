@@ -182,9 +182,26 @@ func (a *arrangement) emit(i int32) error {
 			return err
 		}
 	}
+	asked := x.key()
+	if slices.ContainsFunc(x.fusion.Outputs(), func(o core.Output) bool { return o.Alias != core.NoVal }) {
+		if asked, err = a.asked(v.nodes); err != nil {
+			return err
+		}
+	}
 	a.program.Segments = append(a.program.Segments, &Segment{Kind: n.kind, Scheduler: v.scheduler, Fusion: x.fusion, Inputs: x.inputs,
-		Writes: x.writes, Exprs: x.exprs, Draw: x.draw, Refusals: v.refusals, Key: x.key()})
+		Writes: x.writes, Exprs: x.exprs, Draw: x.draw, Refusals: v.refusals, Key: x.key(), Asked: asked})
 	return nil
+}
+
+// asked returns the key that nodes have without aliases.
+func (a *arrangement) asked(nodes []int32) (string, error) {
+	x, err := a.g.extract(nodes, nil)
+	if err != nil {
+		return "", err
+	}
+	a.program.Work.Extracted += len(x.exprs)
+	_, err = a.judge.segment(a.g, x)
+	return x.key(), err
 }
 
 // findEmpty lists the tensors without elements that are read.

@@ -12,6 +12,13 @@ type Options struct {
 	// Inputs says where the inputs of the fusion lie, one for each; nil: without gaps, at
 	// addresses of the widest alignment.
 	Inputs []scheduler.Placement
+	// Order returns the dimensions of a tensor that is computed and stored from the
+	// outermost in memory to the innermost, nil for their own order. Nil: that of its
+	// allocation domain.
+	Order func(v core.ValID) []int
+	// Refused returns why a segment that is asked for as key, which a scheduler takes, is no kernel
+	// all the same: whoever lowered it found out. Nil: none is.
+	Refused func(key string) []core.Refusal
 
 	inputs map[core.ValID]int
 	apart  func(v core.ValID) bool // for tests: v is stored, and read by other segments

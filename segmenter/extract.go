@@ -157,7 +157,7 @@ func (x *extraction) defineInput(v core.ValID) error {
 }
 
 // description returns what a segment knows of v: an input of the fusion as that says it, else
-// memory without gaps, in the order of its allocation domain.
+// memory without gaps.
 func (g *graph) description(v core.ValID) core.TensorDescription {
 	f, x := g.f, g.f.Val(v)
 	if x.Input {
@@ -173,16 +173,12 @@ func (g *graph) description(v core.ValID) core.TensorDescription {
 		d.Shape = append(d.Shape, n)
 	}
 	order := axes
-	if x.Domain.Alloc != nil {
-		order = nil
-		for _, a := range x.Domain.Alloc {
-			if slices.Contains(axes, a) {
-				order = append(order, a)
-			}
-		}
+	if k := g.memoryOrder(v); k != nil {
+		order = make([]core.AxisID, len(axes))
 		d.StrideOrder = make([]int64, len(axes))
-		for k, a := range order {
-			d.StrideOrder[slices.Index(axes, a)] = int64(len(axes) - 1 - k)
+		for at, dim := range k {
+			order[at] = axes[dim]
+			d.StrideOrder[dim] = int64(len(axes) - 1 - at)
 		}
 	}
 	for _, a := range order {
@@ -193,6 +189,15 @@ func (g *graph) description(v core.ValID) core.TensorDescription {
 		d.Contiguity = append(d.Contiguity, c)
 	}
 	return d
+}
+
+// memoryOrder returns the dimensions of v, which is computed, from the outermost in
+// memory to the innermost; nil: in their own order.
+func (g *graph) memoryOrder(v core.ValID) []int {
+	if g.o.Order != nil {
+		return g.o.Order(v)
+	}
+	return g.f.DeclaredOrder(v)
 }
 
 // copy appends the expression id, with operands of the new fusion.

@@ -48,6 +48,12 @@ func (j *judge) verdict(g *graph, x *part) (verdict, error) {
 		return verdict{}, err
 	}
 	var v verdict
+	if j.o.Refused != nil {
+		if v.refusals = j.o.Refused(x.key()); len(v.refusals) > 0 {
+			j.verdicts[key] = v
+			return v, nil
+		}
+	}
 	by, refusals := schedulers.Choose(s, j.device)
 	if v.refusals = refusals; by != nil {
 		v.scheduler = by.Name()

@@ -37,6 +37,7 @@ type Segment struct {
 	Draw      int            // added to the place of each random expression: the offset of its numbers is greater by 4 each
 	Refusals  []core.Refusal // of the schedulers that were asked before, or of all
 	Key       string         // equal for segments that one kernel computes, given equal sizes
+	Asked     string         // the key that [Options.Refused] is asked for: that without outputs in place
 }
 
 // Reads returns the tensors of the whole fusion that s reads.

@@ -142,7 +142,11 @@ func (g *graph) isDense(v core.ValID) bool {
 		e := g.f.Expr(x.Def)
 		return e.Op == core.ReshapeOp && g.isDense(e.Args[0].Tensor)
 	}
-	if g.f.DeclaredOrder(v) != nil || x.Input && slices.Contains(x.Domain.Contig, core.No) {
+	order := g.f.DeclaredOrder(v)
+	if !x.Input {
+		order = g.memoryOrder(v)
+	}
+	if order != nil || x.Input && slices.Contains(x.Domain.Contig, core.No) {
 		return false
 	}
 	for d, a := range g.f.Axes(v) {

@@ -35,6 +35,8 @@ type Options struct {
 	// RandomInMemory says that the arguments for seed and offset are addresses of
 	// them, as a graph needs whose replays draw other numbers each.
 	RandomInMemory bool
+	// Drawn is added to an offset in memory.
+	Drawn uint64
 }
 
 // A Source is the text of kernels.

@@ -139,6 +139,9 @@ func (p *printer) draw(v *kir.Value) (call, which string) {
 // randomState returns what argument i, the seed or the offset, tells.
 func (p *printer) randomState(i int) string {
 	if p.o.RandomInMemory {
+		if p.o.Drawn > 0 && p.k.Arguments[i].Kind == kir.RandomOffset {
+			return fmt.Sprintf("(__ldg(p.%s) + %d)", p.arguments[i], p.o.Drawn)
+		}
 		return "__ldg(p." + p.arguments[i] + ")"
 	}
 	return "p." + p.arguments[i]

@@ -201,3 +201,17 @@ func (m *machine) report() *Report {
 	}
 	return r
 }
+
+// Add adds the counts of another run.
+func (c *Counters) Add(o *Counters) {
+	c.Statements += o.Statements
+	c.WarpStatements += o.WarpStatements
+	c.Barriers += o.Barriers
+	c.GlobalRequests += o.GlobalRequests
+	c.GlobalSectors += o.GlobalSectors
+	c.GlobalRead += o.GlobalRead
+	c.GlobalWritten += o.GlobalWritten
+	c.SharedRequests += o.SharedRequests
+	c.SharedWavefronts += o.SharedWavefronts
+	c.BankConflicts = max(c.BankConflicts, o.BankConflicts)
+}

@@ -1,0 +1,343 @@
+package executor
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/cudadrv"
+)
+
+// arrange makes phases of the steps: memory is there from the phase that first uses it
+// to the one that last does, and what is used in one alone, by launches, lies in one
+// workspace of that phase.
+func (a *assembly) arrange() {
+	d := a.p.Device
+	phase := make([]int, len(a.steps)) // by step
+	at, call := 0, 0
+	d.Phases = []Phase{{Call: -1}}
+	for i, s := range a.steps {
+		phase[i] = at
+		if !s.isCall {
+			d.Phases[at].Launches++
+			continue
+		}
+		d.Phases[at].Call = call
+		call++
+		if i+1 < len(a.steps) {
+			d.Phases = append(d.Phases, Phase{Call: -1})
+			at++
+		}
+	}
+	lives := a.lives(phase)
+	a.markFresh(lives)
+	a.merge(lives)
+	if len(d.Calls) == 0 {
+		d.Phases = []Phase{a.p.onePhase()}
+		return
+	}
+	n := a.p.Counts()
+	for i := range lives {
+		if l, slot := &lives[i], Slot(n.Inputs+n.Outputs+i); l.used {
+			if !d.Workspaces[i].Result {
+				d.Phases[l.from].Allocate = append(d.Phases[l.from].Allocate, slot)
+			}
+			d.Phases[l.to].Release = append(d.Phases[l.to].Release, slot)
+		}
+	}
+	a.allocateOutputs(phase)
+}
+
+// A life is when a workspace is used.
+type life struct {
+	used        bool
+	first, last int // steps
+	from, to    int // phases
+	byCalls     bool
+}
+
+func (a *assembly) lives(phase []int) []life {
+	lives := make([]life, len(a.p.Device.Workspaces))
+	for w, steps := range a.uses {
+		if len(steps) == 0 {
+			continue
+		}
+		first, last := slices.Min(steps), slices.Max(steps)
+		lives[w] = life{true, first, last, phase[first], phase[last],
+			slices.ContainsFunc(steps, func(i int) bool { return a.steps[i].isCall })}
+	}
+	return lives
+}
+
+// markFresh notes which patches hold addresses of memory that no step before wrote.
+func (a *assembly) markFresh(lives []life) {
+	d := a.p.Device
+	fresh := make([]map[int]bool, len(d.Launches))
+	a.made.fresh = fresh
+	written := map[int]bool{} // outputs
+	launch, call := 0, 0
+	for i, s := range a.steps {
+		if s.isCall {
+			for _, r := range d.Calls[call].Results {
+				written[int(r.Slot)-len(a.p.inputs)] = true
+			}
+			call++
+			continue
+		}
+		fresh[launch] = map[int]bool{}
+		for _, p := range d.Launches[launch].Patches {
+			switch p.Value {
+			case cudadrv.WorkspacePointer:
+				w := &d.Workspaces[p.Index]
+				fresh[launch][p.Offset] = !w.Zeroed && !w.Result && lives[p.Index].first == i
+			case cudadrv.OutputPointer:
+				fresh[launch][p.Offset] = !written[p.Index]
+			}
+		}
+		for _, p := range d.Launches[launch].Patches {
+			written[p.Index] = written[p.Index] || p.Value == cudadrv.OutputPointer
+		}
+		launch++
+	}
+}
+
+// memoryAlignment is what tensors in a workspace lie at multiples of, in bytes: that of
+// torch's allocator is at least as much.
+const memoryAlignment = 256
+
+// merge has the workspaces that launches of one phase alone use, and that need not be
+// zero, lie in the first of them, those that are not used at one time in the same place.
+// lives become those of the workspaces that are left.
+func (a *assembly) merge(lives []life) {
+	d := a.p.Device
+	arenas := map[int]int{} // by phase: the workspace in which others lie
+	places := make([]memory, len(d.Workspaces))
+	byPhase := map[int][]int{}
+	var phases []int
+	for w := range d.Workspaces {
+		places[w] = memory{cudadrv.WorkspacePointer, w, 0}
+		if l := &lives[w]; l.used && l.from == l.to && !l.byCalls && !d.Workspaces[w].Zeroed {
+			if byPhase[l.from] == nil {
+				phases = append(phases, l.from)
+			}
+			byPhase[l.from] = append(byPhase[l.from], w)
+		}
+	}
+	for _, p := range phases {
+		members := byPhase[p]
+		arenas[p] = members[0]
+		offsets, total := placeByLife(members, lives, func(w int) int64 { return d.Workspaces[w].Bytes })
+		for k, w := range members {
+			places[w] = memory{cudadrv.WorkspacePointer, members[0], offsets[k]}
+		}
+		d.Workspaces[members[0]] = Workspace{Bytes: total}
+		for _, w := range members[1:] {
+			lives[members[0]].used, lives[w].used = true, false
+		}
+	}
+	a.renumber(places, lives)
+}
+
+// renumber leaves out the workspaces that are not used, and has all that names one name
+// its place.
+func (a *assembly) renumber(places []memory, lives []life) {
+	d := a.p.Device
+	number, kept := make([]int, len(places)), 0
+	for w := range places {
+		if number[w] = -1; lives[w].used {
+			number[w] = kept
+			d.Workspaces[kept], lives[kept] = d.Workspaces[w], lives[w]
+			kept++
+		}
+	}
+	d.Workspaces = d.Workspaces[:kept]
+	for i := kept; i < len(lives); i++ {
+		lives[i].used = false
+	}
+	for i := range d.Launches {
+		for k := range d.Launches[i].Patches {
+			if p := &d.Launches[i].Patches[k]; p.Value == cudadrv.WorkspacePointer {
+				m := places[p.Index]
+				p.Index, p.Add = number[m.index], p.Add+uint64(m.add)
+			}
+		}
+	}
+	n := a.p.Counts()
+	first := Slot(n.Inputs + n.Outputs)
+	for i := range d.Calls {
+		c := &d.Calls[i]
+		for k := range c.Arguments {
+			if s := &c.Arguments[k].Slot; *s >= first {
+				*s = first + Slot(number[*s-first])
+			}
+		}
+		for k := range c.from {
+			if s := Slot(c.from[k]); c.task.inputs[k].Tensor && s >= first {
+				c.from[k] = int(first) + number[s-first]
+			}
+		}
+		for k := range c.Results {
+			if s := &c.Results[k].Slot; *s >= first {
+				*s = first + Slot(number[*s-first])
+			}
+		}
+	}
+}
+
+// placeByLife returns where workspaces lie in one, and the bytes of that: each at the
+// lowest place that no other has while it is used.
+func placeByLife(members []int, lives []life, bytes func(w int) int64) (offsets []int64, total int64) {
+	type taken struct {
+		from, to int64
+		last     int
+	}
+	offsets = make([]int64, len(members))
+	order := make([]int, len(members))
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(lives[members[i]].first, lives[members[j]].first) })
+	var now []taken // by from
+	for _, k := range order {
+		w := members[k]
+		now = slices.DeleteFunc(now, func(t taken) bool { return t.last < lives[w].first })
+		size, at := (bytes(w)+memoryAlignment-1)/memoryAlignment*memoryAlignment, int64(0)
+		i := 0
+		for ; i < len(now) && now[i].from < at+size; i++ {
+			at = max(at, now[i].to)
+		}
+		offsets[k] = at
+		now = slices.Insert(now, i, taken{at, at + size, lives[w].last})
+		total = max(total, at+bytes(w))
+	}
+	return offsets, total
+}
+
+// allocateOutputs has outputs allocated in the phase that first uses them; those that
+// nothing writes, as they have no elements, in the first.
+func (a *assembly) allocateOutputs(phase []int) {
+	d, n := a.p.Device, a.p.Counts()
+	first := make([]int, len(a.p.Outputs)) // phase
+	made := make([]bool, len(a.p.Outputs)) // by a call
+	at := 0
+	for p := range d.Phases {
+		x := &d.Phases[p]
+		for i := at; i < at+x.Launches; i++ {
+			for _, patch := range d.Launches[i].Patches {
+				if patch.Value == cudadrv.OutputPointer && first[patch.Index] == 0 {
+					first[patch.Index] = p + 1
+				}
+			}
+		}
+		at += x.Launches
+		if x.Call < 0 {
+			continue
+		}
+		for _, r := range d.Calls[x.Call].Results {
+			if k := int(r.Slot) - n.Inputs; k >= 0 && k < n.Outputs && first[k] == 0 {
+				first[k], made[k] = p+1, true
+			}
+		}
+		for _, g := range d.Calls[x.Call].Arguments { // without elements, as nothing wrote it
+			if k := int(g.Slot) - n.Inputs; k >= 0 && k < n.Outputs && first[k] == 0 {
+				first[k] = p + 1
+			}
+		}
+	}
+	for k := range a.p.Outputs {
+		if o := &a.p.Outputs[k]; o.Hidden || o.SameAs >= 0 || made[k] {
+			continue
+		}
+		p := max(first[k]-1, 0)
+		d.Phases[p].Allocate = append(d.Phases[p].Allocate, Slot(n.Inputs+k))
+	}
+}
+
+// addCall adds the call of torch that a piece is.
+func (a *assembly) addCall(x *piece) error {
+	t, err := a.taskOf(x.Segment) // for its scalars
+	if err != nil {
+		return err
+	}
+	x.task = t
+	spec, operands, err := callOf(x.Fusion, func(s scalar.ID) (scalar.Value, bool) { return a.known(x, s) })
+	if err != nil {
+		return err
+	}
+	call := TorchCall{Name: spec.Called, Fusion: x.Fusion, task: t, refusals: x.Refusals}
+	n := a.p.Counts()
+	slot := func(m memory) Slot {
+		a.use(m.kind, m.index)
+		switch m.kind {
+		case cudadrv.InputPointer:
+			return Slot(m.index)
+		case cudadrv.OutputPointer:
+			return Slot(n.Inputs + m.index)
+		}
+		return Slot(n.Inputs + n.Outputs + m.index)
+	}
+	for i, in := range x.Inputs {
+		from, _ := -1, 0
+		if in.Val != core.NoVal {
+			from = int(slot(a.at[in.Val].memory))
+		} else {
+			from, _ = a.source(x, i)
+		}
+		call.from = append(call.from, from)
+	}
+	for _, o := range operands {
+		if o.tensor == core.NoVal {
+			word := wordSource{hostWord: hostWord{input: -1, to: o.dtype}, of: a.sourcesOf(x, x.Fusion), value: o.number}
+			g := CallArgument{Slot: -1, DType: o.dtype, Word: a.made.words.add(word)}
+			if o.dtype.Size() > 8 {
+				word.at = 8
+				a.made.words.add(word)
+			}
+			call.Arguments = append(call.Arguments, g)
+			continue
+		}
+		l := a.at[x.Inputs[slices.Index(x.Fusion.Inputs(), o.tensor)].Val]
+		call.Arguments = append(call.Arguments, CallArgument{Slot: slot(l.memory), Whole: l.whole, DType: l.dtype, Sizes: l.sizes, Strides: l.strides,
+			Offset: l.add / max(int64(l.dtype.Size()), 1)})
+	}
+	for _, v := range x.Fusion.Expr(x.Fusion.Order()[0]).Out {
+		r := CallResult{Slot: -1, DType: x.Fusion.Val(v).DType}
+		if r.Sizes, err = t.b.Shape(v); err != nil {
+			return err
+		}
+		r.Strides = denseStrides(x.Fusion, v, r.Sizes, nil)
+		for k, o := range x.Fusion.Outputs() {
+			if o.Val == v {
+				l := a.at[x.Writes[k]]
+				r.Slot, r.Strides = slot(l.memory), l.strides
+			}
+		}
+		call.Results = append(call.Results, r)
+		spec.Results = append(spec.Results, ResultSpec{r.DType.Torch(), r.Sizes, r.Strides, r.Slot >= 0})
+	}
+	spec.Arguments = len(call.Arguments)
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return &Bug{What: err}
+	}
+	call.Spec = string(text)
+	a.p.Device.Calls = append(a.p.Device.Calls, call)
+	a.steps = append(a.steps, step{isCall: true})
+	return nil
+}
+
+// known returns the value of a scalar of a piece that is the same in all calls.
+func (a *assembly) known(x *piece, s scalar.ID) (scalar.Value, bool) {
+	f, differs := x.Fusion, false
+	f.Scalars().Symbols(s, func(s scalar.ID) {
+		tag := f.Scalars().Tag(s)
+		differs = differs || tag.Dim < 0 && a.differs(x, slices.Index(f.Inputs(), core.ValID(tag.Val)))
+	})
+	if differs {
+		return scalar.Value{}, false
+	}
+	v, err := x.task.b.Value(s)
+	return v, err == nil
+}

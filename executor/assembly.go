@@ -1,0 +1,341 @@
+package executor
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/cudadrv"
+	"nvfuser_go/passes"
+	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/segmenter"
+)
+
+// An assembly makes the program of a plan: it has the fusion cut, says where each
+// tensor lies, has the kernels compiled, and puts launches, calls and copies in order.
+type assembly struct {
+	p          *Plan
+	properties cudadrv.Properties
+	options    Options
+	inputs     []Input // of the kind that the plan is for: scalars have values, tensors of the device no data
+	aligned    []int   // addresses of inputs, in bytes
+	overlaps   bool    // one that receives an output shares memory with another
+
+	f       *core.Fusion // the fusion after the passes, concrete
+	b       *core.Binding
+	orders  map[core.ValID][]int // of dimensions in memory, by tensor of f; missing: their own
+	refused map[string][]core.Refusal
+	apart   map[core.ValID]bool // outputs that no kernel writes to the memory of an input
+
+	program *segmenter.Program
+	pieces  []*piece
+	at      map[core.ValID]*located
+	made    *made
+	dry     bool        // kernels are made and not loaded
+	unkept  atomic.Bool // the device had a say in how the fusion is cut
+	late    []lateCopy
+	steps   []step
+	uses    [][]int // by workspace: the steps that read or write it
+}
+
+// A piece is a segment and what becomes of it.
+type piece struct {
+	*segmenter.Segment
+	task  *task     // of a kernel
+	c     *compiled // of a kernel
+	words *numberSource
+}
+
+// A step is a launch or a call, the next one of the program's.
+type step struct{ isCall bool }
+
+// assemble makes the program of p for inputs, of which b is the binding to the
+// fusion as it was defined.
+//
+// Errors: Unsupported with what each scheduler says, or the lowering of each
+// candidate, for what neither a kernel nor torch computes; [Bug].
+func (a *assembly) assemble(b *core.Binding) error {
+	e := a.p.e
+	if e.byHand != nil {
+		return a.assembleByHand(b)
+	}
+	f, err := e.rewritten()
+	if err != nil {
+		return err
+	}
+	f = f.WithHostTensors(func(i int) bool { return a.inputs[i].Device.Type == CPU && !a.p.onHost() })
+	if a.b, err = f.Bind(valuesOf(a.inputs)); err != nil {
+		return err
+	}
+	if a.f, _, err = f.Concretize(a.b); err != nil {
+		return err
+	}
+	if a.f != f {
+		if a.b, err = a.f.Bind(valuesOf(a.inputs)); err != nil {
+			return err
+		}
+	}
+	a.refused, a.apart = map[string][]core.Refusal{}, map[core.ValID]bool{}
+	if a.overlaps {
+		for _, o := range a.f.Outputs() {
+			a.apart[o.Val] = true
+		}
+	}
+	a.order()
+	for round := 0; ; round++ {
+		if err := a.cut(); err != nil {
+			return err
+		}
+		again, err := a.compile(round)
+		if err != nil {
+			return err
+		}
+		if !again {
+			return a.emit()
+		}
+	}
+}
+
+// rewritten returns the fusion as the passes leave it.
+func (e *Executor) rewritten() (*core.Fusion, error) {
+	e.rewriting.Do(func() {
+		if e.passed, _, e.failed = passes.Run(e.f, false); e.failed != nil {
+			e.failed = &Bug{What: e.failed}
+		}
+	})
+	return e.passed, e.failed
+}
+
+// order decides how tensors that are computed lie in memory: outputs as they are
+// described.
+func (a *assembly) order() {
+	a.orders = passes.MemoryOrders(a.f)
+	for k, o := range slices.Backward(a.f.Outputs()) {
+		if a.orders[o.Val] = a.p.Outputs[k].order(); slices.IsSorted(a.orders[o.Val]) {
+			delete(a.orders, o.Val)
+		}
+	}
+}
+
+// cut cuts the fusion into pieces and says where their results lie.
+func (a *assembly) cut() (err error) {
+	o := segmenter.Options{
+		Order:   func(v core.ValID) []int { return a.orders[v] },
+		Refused: func(key string) []core.Refusal { return a.refused[key] },
+	}
+	for i := range a.inputs {
+		o.Inputs = append(o.Inputs, scheduler.Placement{Strides: a.inputs[i].Strides, Aligned: a.aligned[i]})
+	}
+	if a.program, err = segmenter.Cut(a.f, a.b, target(a.properties), o); err != nil {
+		return err
+	}
+	a.keepNames()
+	if err := a.locate(); err != nil {
+		return err
+	}
+	a.pieces = nil
+	for _, s := range a.program.Segments {
+		x := &piece{Segment: s}
+		if s.Kind == segmenter.Kernel {
+			if x.task, err = a.taskOf(s); err != nil {
+				return err
+			}
+		}
+		a.pieces = append(a.pieces, x)
+	}
+	return nil
+}
+
+// keepNames has a kernel that computes the whole fusion name tensors as that does: a
+// segment names them so that those that are alike have equal kernels.
+func (a *assembly) keepNames() {
+	if len(a.program.Segments) != 1 {
+		return
+	}
+	s := a.program.Segments[0]
+	var list []core.Output
+	for k, v := range s.Writes {
+		o := core.Output{Val: v, Alias: core.NoVal}
+		if alias := s.Fusion.Outputs()[k].Alias; alias != core.NoVal {
+			o.Alias = s.Inputs[slices.Index(s.Fusion.Inputs(), alias)].Val
+		}
+		list = append(list, o)
+	}
+	f := a.f.WithOutputs(list)
+	if s.Kind != segmenter.Kernel || s.Draw > 0 || len(f.Order()) != len(s.Exprs) { // else something is computed twice
+		return
+	}
+	whole := *s
+	whole.Fusion, whole.Inputs, whole.Key = f, nil, f.String()
+	for _, v := range f.Inputs() {
+		in := segmenter.Source{Val: v, Scalar: scalar.None}
+		if !f.Val(v).Tensor {
+			in = segmenter.Source{Val: core.NoVal, Scalar: f.Val(v).Scalar}
+		}
+		whole.Inputs = append(whole.Inputs, in)
+	}
+	a.program.Segments[0] = &whole
+}
+
+// locate says where each tensor lies that is read or written.
+func (a *assembly) locate() error {
+	d := a.p.Device
+	d.Workspaces, a.at = nil, map[core.ValID]*located{}
+	for i, v := range a.f.Inputs() {
+		if a.inputs[i].Tensor {
+			a.at[v] = a.input(i)
+		}
+	}
+	for _, v := range a.program.Empty {
+		if err := a.placeDense(v, false); err != nil {
+			return err
+		}
+	}
+	read := map[core.ValID]bool{}
+	for _, s := range a.program.Segments {
+		for _, v := range s.Reads() {
+			read[v] = true
+		}
+	}
+	for _, s := range a.program.Segments {
+		for k, v := range s.Writes {
+			var err error
+			alias := s.Fusion.Outputs()[k].Alias
+			switch {
+			case s.Kind == segmenter.View:
+				a.at[v], err = a.view(s)
+			case alias != core.NoVal && !read[v] && !a.apart[v]:
+				a.at[v] = a.at[s.Inputs[slices.Index(s.Fusion.Inputs(), alias)].Val]
+			default:
+				err = a.placeDense(v, s.Kind == segmenter.TorchCall)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// placeDense has v lie where an output belongs, if it is one and lies there in this
+// way, else in a workspace.
+func (a *assembly) placeDense(v core.ValID, isResult bool) error {
+	sizes, err := a.b.Shape(v)
+	if err != nil {
+		return err
+	}
+	strides := denseStrides(a.f, v, sizes, a.orders[v])
+	for k, o := range a.f.Outputs() {
+		if d := &a.p.Outputs[k]; o.Val == v && d.Alias < 0 && slices.Equal(d.Strides, strides) {
+			a.at[v] = a.output(k)
+			return nil
+		}
+	}
+	t := a.f.Val(v).DType
+	w := Workspace{Result: isResult, Tensor: true, DType: t, Sizes: slices.Clone(sizes), Strides: strides}
+	w.Bytes = (&OutputDescription{DType: t, Sizes: sizes, Strides: strides}).NumBytes()
+	a.at[v] = &located{a.workspace(w), t, w.Sizes, strides, wellAligned, false, true}
+	return nil
+}
+
+// view returns where the result of a view lies: in its operand.
+func (a *assembly) view(s *segmenter.Segment) (*located, error) {
+	sizes, err := a.b.Shape(s.Writes[0])
+	if err != nil {
+		return nil, err
+	}
+	x := *a.at[s.Inputs[0].Val]
+	x.strides = s.Strides(x.sizes, x.strides, sizes)
+	x.whole, x.sizes = false, sizes
+	return &x, nil
+}
+
+// taskOf returns what a kernel of s is compiled for.
+func (a *assembly) taskOf(s *segmenter.Segment) (*task, error) {
+	t := &task{f: s.Fusion, device: target(a.properties)}
+	for _, in := range s.Inputs {
+		x, aligned := Input{}, wellAligned
+		if in.Val == core.NoVal {
+			v, err := a.b.Value(in.Scalar)
+			if err != nil {
+				return nil, err
+			}
+			x.Scalar = v
+		} else {
+			l := a.at[in.Val]
+			x, aligned = Input{Tensor: true, DType: l.dtype, Sizes: l.sizes, Strides: l.strides}, l.aligned
+			if !l.onHost && !a.p.onHost() {
+				x.Device = Device{CUDA, a.p.Device.Device}
+			}
+		}
+		t.inputs, t.aligned = append(t.inputs, x), append(t.aligned, aligned)
+	}
+	for k, v := range s.Writes {
+		l, alias := a.at[v], -1
+		if o := s.Fusion.Outputs()[k]; o.Alias != core.NoVal && l.kind == cudadrv.InputPointer {
+			alias = slices.Index(s.Fusion.Inputs(), o.Alias)
+		}
+		t.outputs = append(t.outputs, OutputDescription{DType: l.dtype, Sizes: l.sizes, Strides: l.strides, Alias: alias, Hidden: alias >= 0, SameAs: -1})
+	}
+	if slices.ContainsFunc(s.Fusion.Outputs(), func(o core.Output) bool { return o.Alias != core.NoVal }) {
+		var list []core.Output
+		for k, o := range s.Fusion.Outputs() {
+			if t.outputs[k].Alias < 0 {
+				o.Alias = core.NoVal
+			}
+			list = append(list, o)
+		}
+		t.f = s.Fusion.WithOutputs(list)
+	}
+	var err error
+	t.b, err = t.f.Bind(valuesOf(t.inputs))
+	return t, err
+}
+
+// input returns input i.
+func (a *assembly) input(i int) *located {
+	x := &a.inputs[i]
+	return &located{memory{kind: cudadrv.InputPointer, index: i}, x.DType, x.Sizes, x.Strides, a.aligned[i], x.Device.Type == CPU && !a.p.onHost(), true}
+}
+
+// output returns where output k belongs.
+func (a *assembly) output(k int) *located {
+	d := &a.p.Outputs[k]
+	switch {
+	case d.Alias >= 0:
+		return a.input(d.Alias)
+	case d.SameAs >= 0:
+		return a.output(d.SameAs)
+	}
+	return &located{memory{kind: cudadrv.OutputPointer, index: k}, d.DType, d.Sizes, d.Strides, wellAligned, false, true}
+}
+
+// workspace adds a workspace.
+func (a *assembly) workspace(w Workspace) memory {
+	d := a.p.Device
+	d.Workspaces = append(d.Workspaces, w)
+	return memory{kind: cudadrv.WorkspacePointer, index: len(d.Workspaces) - 1}
+}
+
+// A memory is a value that a call brings: an address, or the number that is in a
+// tensor of the host.
+type memory struct {
+	kind  cudadrv.ValueKind
+	index int
+	add   int64 // bytes
+}
+
+// A located is a tensor and where its elements are.
+type located struct {
+	memory
+	dtype          dtype.Type
+	sizes, strides []int64
+	aligned        int  // bytes that divide the address
+	onHost         bool // it has no dimensions, and is passed by value
+	whole          bool // its memory was made for it, or given as it
+}
+
+// wellAligned is what allocators give, in bytes.
+const wellAligned = 16

@@ -1,0 +1,262 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"nvfuser_go/codegen/cuda"
+	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/cudadrv"
+	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/segmenter"
+)
+
+// A task is what a kernel is made for: a concrete fusion, and inputs of one kind.
+type task struct {
+	f       *core.Fusion
+	b       *core.Binding
+	device  scheduler.Device
+	inputs  []Input // descriptions
+	aligned []int   // addresses of inputs, in bytes
+	outputs []OutputDescription
+}
+
+// maxRounds bounds how often a fusion is cut again because a kernel cannot be made.
+const maxRounds = 100
+
+// compile makes the kernels of all pieces, side by side. It reports whether the
+// fusion must be cut again, because lowering or the device refuses some.
+//
+// Errors: those of all pieces that fail for other reasons, together.
+func (a *assembly) compile(round int) (again bool, err error) {
+	kernels, first := a.distinct()
+	failed := make([]error, len(kernels))
+	sideBySide(len(kernels), func(i int) {
+		failed[i] = a.p.e.guard(a.p.inputs, func() error { return a.compileOne(kernels[i]) })
+	})
+	for i, x := range a.pieces {
+		if x.task != nil {
+			x.c = a.pieces[first[i]].c
+		}
+	}
+	var all []error
+	for i, err := range failed {
+		var refused *core.Unsupported
+		switch {
+		case err == nil:
+		case errors.As(err, &refused) && round < maxRounds && a.avoid(kernels[i], refused):
+			again = true
+		default:
+			all = append(all, a.about(kernels[i], err))
+		}
+	}
+	switch len(all) {
+	case 0:
+		return again, nil
+	case 1:
+		return false, all[0]
+	}
+	return false, errors.Join(all...)
+}
+
+// distinct returns the pieces that kernels are made for, and for each piece of all
+// the number of the one of which the kernel serves it.
+func (a *assembly) distinct() (kernels []*piece, first []int) {
+	known := map[string]int{}
+	first = make([]int, len(a.pieces))
+	for i, x := range a.pieces {
+		if x.task == nil {
+			continue
+		}
+		key := a.kind(x)
+		at, ok := known[key]
+		if !ok {
+			at = i
+			known[key] = at
+			kernels = append(kernels, x)
+		}
+		first[i] = at
+	}
+	return kernels, first
+}
+
+// kind returns a text that is equal for pieces that one kernel serves.
+func (a *assembly) kind(x *piece) string {
+	var b strings.Builder
+	b.WriteString(x.Key)
+	for i := range x.task.inputs {
+		in := &x.task.inputs[i]
+		if in.Tensor {
+			fmt.Fprintln(&b, in.DType, in.Device, in.Sizes, in.Strides, x.task.aligned[i])
+		} else if !a.differs(x, i) {
+			fmt.Fprintln(&b, in.Scalar)
+		}
+	}
+	for i := range x.task.outputs {
+		fmt.Fprintln(&b, x.task.outputs[i])
+	}
+	if a.options.RandomInMemory {
+		fmt.Fprintln(&b, x.Draw)
+	}
+	return b.String()
+}
+
+// differs reports whether input i of a piece, a scalar, differs between calls with
+// inputs of the kind of the plan.
+func (a *assembly) differs(x *piece, i int) bool {
+	from, _ := a.source(x, i)
+	return from >= 0
+}
+
+// source returns which input of the plan a scalar of a piece is; -1 if it is the same
+// in all calls: then value is it.
+func (a *assembly) source(x *piece, i int) (input int, value Input) {
+	s := x.Inputs[i].Scalar
+	if s == scalar.None {
+		return -1, x.task.inputs[i]
+	}
+	if tag := a.f.Scalars().Tag(s); tag.Dim < 0 {
+		if at := slices.Index(a.f.Inputs(), core.ValID(tag.Val)); at >= 0 && !a.p.e.key[at] {
+			return at, Input{}
+		}
+	}
+	return -1, x.task.inputs[i]
+}
+
+// sideBySide calls do with 0 to n-1, from as many goroutines as there are processors.
+func sideBySide(n int, do func(i int)) {
+	if n == 1 {
+		do(0)
+		return
+	}
+	var all sync.WaitGroup
+	next := make(chan int)
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		all.Go(func() {
+			for i := range next {
+				do(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+}
+
+// compileOne makes the kernel of a piece and, on a device, loads it.
+//
+// Errors: Unsupported if the schedulers, the lowering or the device refuse it.
+func (a *assembly) compileOne(x *piece) (err error) {
+	if x.c, err = x.task.compile(a.options.Candidate); err != nil {
+		return err
+	}
+	return a.load(x.c, x.Draw)
+}
+
+// load fits c to the device and, where it is not simulated, compiles and loads it.
+func (a *assembly) load(c *compiled, draw int) error {
+	if n := cuda.Layout(c.kernel).Size; n > cudadrv.MaxArguments {
+		return tooLarge(fmt.Sprintf("the kernel has %d bytes of parameters, and a launch takes %d", n, cudadrv.MaxArguments))
+	}
+	c.lock.Lock()
+	h, err := c.host(c.inputs, core.RandomState{})
+	if err == nil {
+		err = a.size(h, &c.launch)
+	}
+	c.lock.Unlock()
+	if err != nil || a.p.onHost() {
+		return err
+	}
+	if c.arch = a.properties.Major*10 + a.properties.Minor; a.dry {
+		return nil
+	}
+	o := cuda.Options{Arch: c.arch, RandomInMemory: a.options.RandomInMemory}
+	if o.RandomInMemory {
+		o.Drawn = drawn(draw)
+	}
+	source, err := cuda.Print(c.kernel, o)
+	if err != nil {
+		return &core.Unsupported{What: "execute(): this kernel cannot be written for the device",
+			Refusals: []core.Refusal{{By: "cuda", Rule: "text", Sentence: err.Error()}}}
+	}
+	l := &c.launch
+	l.Function, c.key, err = a.p.e.machine.function(a.p.Device.Device, source.Text, source.Kernels[0].Name, l.Threads(), int64(l.Shared))
+	if err != nil {
+		a.unkept.Store(true)
+	}
+	return err
+}
+
+// drawn is how many numbers the random operations before place draw.
+func drawn(place int) uint64 { return 4 * uint64(place) }
+
+// size sets how many threads run, and their shared memory.
+//
+// Errors: Unsupported if the device has less.
+func (a *assembly) size(h *host, block *cudadrv.LaunchBlock) error {
+	grid, threads, shared, err := h.Launched()
+	if err != nil {
+		return err
+	}
+	k, most := h.kernel, limits(a.properties)
+	if err := most.Check(grid, threads, k.Launch.Cluster, shared); err != nil {
+		return tooLarge(err.Error())
+	}
+	if err := k.CheckLimits(most); err != nil {
+		return tooLarge(err.Error())
+	}
+	block.Cooperative = k.Launch.Cooperative
+	for d := range 3 {
+		block.Grid[d], block.Block[d] = uint32(grid[d]), uint32(threads[d])
+	}
+	if c := k.Launch.Cluster; max(c[0], c[1], c[2]) > 1 {
+		block.Cluster = [3]uint32{uint32(max(c[0], 1)), uint32(max(c[1], 1)), uint32(max(c[2], 1))}
+	}
+	block.Shared = uint32(shared)
+	return nil
+}
+
+// avoid notes what is to be different when the fusion is cut again: outputs have memory
+// of their own, or the segment is no kernel. It reports false if that was noted before.
+func (a *assembly) avoid(x *piece, refused *core.Unsupported) bool {
+	if slices.ContainsFunc(refused.Refusals, func(r core.Refusal) bool { return r.Rule == "alias" }) {
+		noted := false
+		for k, o := range x.task.outputs {
+			if v := x.Writes[k]; o.Alias >= 0 && !a.apart[v] {
+				a.apart[v], noted = true, true
+			}
+		}
+		if noted {
+			return true
+		}
+	}
+	if len(a.refused[x.Asked]) > 0 || isMissing(refused) || x.Kind != segmenter.Kernel {
+		return false
+	}
+	a.refused[x.Asked] = refused.Refusals
+	if len(refused.Refusals) == 0 {
+		a.refused[x.Asked] = []core.Refusal{{By: "executor", Rule: "kernel", Sentence: refused.What}}
+	}
+	return true
+}
+
+// isMissing reports whether it is the machine that lacks something.
+func isMissing(refused *core.Unsupported) bool {
+	return slices.ContainsFunc(refused.Refusals, func(r core.Refusal) bool { return r.By == "cuda" && r.Rule == "driver" })
+}
+
+// about returns the error of a piece, with the part of the fusion that it is where
+// there are several.
+func (a *assembly) about(x *piece, err error) error {
+	if len(a.pieces) == 1 {
+		return err
+	}
+	return fmt.Errorf("%w\nin this part of the fusion:\n%s", err, x.Fusion.Python("nvfuser_fusion"))
+}
