@@ -114,12 +114,3 @@ func segment(f *core.Fusion, b *core.Binding, inputs []Input, aligned []int, out
 	}
 	return g
 }
-
-// placed returns those of outputs that have the given numbers.
-func placed(numbers []int, outputs []OutputDescription) []OutputDescription {
-	some := make([]OutputDescription, len(numbers))
-	for k, n := range numbers {
-		some[k] = outputs[n]
-	}
-	return some
-}
