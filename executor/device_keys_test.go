@@ -188,46 +188,55 @@ func contents(driver *fake.Driver, plan *executor.Plan, inputs []executor.Input)
 // DEVICE_KEYS is how many of each program, DEVICE_SEED says which.
 func TestDeviceKeysRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(uint64(setting("DEVICE_SEED", 11)), 12))
-	n, found, made, failed := setting("DEVICE_KEYS", 150), 0, 0, 0
+	n := setting("DEVICE_KEYS", 150)
+	var k keyCounts
 	for _, build := range keyPrograms {
-		p := &program{t, core.NewFusion()}
-		build(p)
-		p.f.Freeze()
-		driver := h100s(2)
-		shared, err := executor.NewCache(1, driver).Executor(p.f)
-		require.NoError(t, err)
-		calls := []keyed{firstCall(p.f)}
-		for range n {
-			c := calls[r.IntN(len(calls))].clone()
-			c.change(r, p.f)
-			_, before := shared.Plans()
-			plan, err := shared.PlanWith(c.inputs, c.options)
-			_, after := shared.Plans()
-			own := h100s(2)
-			fresh, err2 := executor.NewCache(1, own).Executor(p.f)
-			require.NoError(t, err2)
-			want, wantErr := fresh.PlanWith(c.inputs, c.options)
-			require.Equal(t, fmt.Sprint(wantErr), fmt.Sprint(err), "%s%+v", p.f, c)
-			require.False(t, wantErr != nil && err == nil)
-			made++
-			requireAnyValue(t, r, shared, c)
-			if err != nil {
-				failed++
-				if r.IntN(3) == 0 {
-					calls = append(calls, c)
-				}
+		f := frozen(t, build)
+		k.compare(t, r, f, firstCall(f), n)
+	}
+	for range n / 5 {
+		f := randomCase(r).Fusion
+		k.compare(t, r, f, firstCall(f), 10)
+	}
+	t.Logf("%d calls, %d of a plan that was there, %d refused", k.made, k.found, k.failed)
+	require.Greater(t, k.found, k.made/5)
+	require.Greater(t, k.made-k.found-k.failed, k.made/10)
+}
+
+// keyCounts are calls, those that a plan was there for, and those that failed.
+type keyCounts struct{ made, found, failed int }
+
+// compare makes n calls of f, each a little different from an earlier one.
+func (k *keyCounts) compare(t *testing.T, r *rand.Rand, f *core.Fusion, first keyed, n int) {
+	driver := h100s(2)
+	shared, err := executor.NewCache(1, driver).Executor(f)
+	require.NoError(t, err)
+	calls := []keyed{first}
+	for range n {
+		c := calls[r.IntN(len(calls))].clone()
+		c.change(r, f)
+		_, before := shared.Plans()
+		plan, err := shared.PlanWith(c.inputs, c.options)
+		_, after := shared.Plans()
+		own := h100s(2)
+		fresh, cacheErr := executor.NewCache(1, own).Executor(f)
+		require.NoError(t, cacheErr)
+		want, wantErr := fresh.PlanWith(c.inputs, c.options)
+		require.Equal(t, fmt.Sprint(wantErr), fmt.Sprint(err), "%s%+v", f, c)
+		requireAnyValue(t, r, shared, c)
+		k.made++
+		if err != nil {
+			if k.failed++; r.IntN(3) > 0 {
 				continue
 			}
-			if before == after {
-				found++
-			}
-			calls = append(calls, c)
-			require.Equal(t, contents(own, want, c.clone().inputs), contents(driver, plan, c.clone().inputs), "%s%+v", p.f, c)
+		} else {
+			require.Equal(t, contents(own, want, c.clone().inputs), contents(driver, plan, c.clone().inputs), "%s%+v", f, c)
 		}
+		if before == after {
+			k.found++
+		}
+		calls = append(calls, c)
 	}
-	t.Logf("%d calls, %d of a plan that was there, %d refused", made, found, failed)
-	require.Greater(t, found, made/5)
-	require.Greater(t, made-found-failed, made/10)
 }
 
 // requireAnyValue: a number of which the executor says that any value will do has
@@ -254,7 +263,13 @@ func firstCall(f *core.Fusion) keyed {
 		}
 		x.Tensor, x.DType, x.Device = true, def.DType, executor.Device{Type: executor.CUDA}
 		x.Data = unsafe.Add(unsafe.Pointer(nil), uintptr(0x100000*(i+1)))
-		c.dense(f, i, slices.Repeat([]int64{64}, f.Rank(v)))
+		sizes := slices.Repeat([]int64{64}, f.Rank(v))
+		for d, s := range f.Shape(v) {
+			if n, ok := f.Scalars().ConstInt(s); ok {
+				sizes[d] = n
+			}
+		}
+		c.dense(f, i, sizes)
 	}
 	return c
 }
