@@ -163,7 +163,10 @@ func contents(driver *fake.Driver, plan *executor.Plan, inputs []executor.Input)
 	if d == nil {
 		return fmt.Sprint("on the CPU", plan.Outputs)
 	}
-	s := fmt.Sprint(d, plan.Outputs, plan.NeedsRandom, d.Draws, d.Workspaces, plan.Counts())
+	s := fmt.Sprint(d, plan.Outputs, plan.NeedsRandom, d.Draws, d.Workspaces, plan.Counts(), d.Phases)
+	for _, c := range d.Calls {
+		s += fmt.Sprint("\n", c.Name, c.Spec, c.Arguments, c.Results, c.Fusion)
+	}
 	loads := driver.Loads()
 	for _, l := range d.Launches {
 		load := loads[l.Function.Handle-1]
