@@ -21,7 +21,8 @@ import (
 // Blocks of models as users write them, of examples/blocks.
 const blocks = "../tests/go/testdata/corpus/blocks/*.fusion"
 
-// A block is a fusion that leaves sizes open, and inputs by "small" and "large".
+// A block is a fusion that leaves sizes open, and inputs by "small", "single", perhaps
+// "empty", and "large".
 type block struct {
 	name   string
 	f      *core.Fusion
@@ -45,7 +46,7 @@ func readBlocks(t *testing.T) []*block {
 				b.inputs[words[1]] = sizes(t, b.f, words[2:])
 			}
 		}
-		require.Len(t, b.inputs, 2, b.name)
+		require.GreaterOrEqual(t, len(b.inputs), 3, b.name)
 		all = append(all, b)
 	}
 	return all
@@ -82,21 +83,25 @@ func TestBlocks(t *testing.T) {
 			if testing.Short() && b.f.NumExprs() > 1000 {
 				t.Skip("the whole model takes seconds, and has nothing that its layers have not")
 			}
-			inputs := elements(b.inputs["small"])
 			g, _, err := passes.Run(b.f, true)
 			require.NoError(t, err)
-			x, err := newTrial(g, inputs)
-			require.NoError(t, err)
-			want, err := b.f.Eval(x.arrays, x.scalars, x.random)
-			require.NoError(t, err)
-			got, err := x.f.Eval(x.arrays, x.scalars, x.random)
-			require.NoError(t, err)
-			for k := range want {
-				require.Empty(t, fusionfuzz.Difference(want[k], got[k], 0), "passes change output %d", k)
-			}
-			for _, o := range []Options{{}, {apart: func(v core.ValID) bool { return v%3 == 0 }}} {
-				p, err := x.check(o)
-				require.NoError(t, err, p.Dump())
+			for _, size := range []string{"small", "single", "empty"} {
+				if b.inputs[size] == nil {
+					continue
+				}
+				x, err := newTrial(g, elements(b.inputs[size]))
+				require.NoError(t, err)
+				want, err := b.f.Eval(x.arrays, x.scalars, x.random)
+				require.NoError(t, err)
+				got, err := x.f.Eval(x.arrays, x.scalars, x.random)
+				require.NoError(t, err)
+				for k := range want {
+					require.Empty(t, fusionfuzz.Difference(want[k], got[k], 0), "passes change output %d", k)
+				}
+				for _, o := range []Options{{}, {apart: func(v core.ValID) bool { return v%3 == 0 }}} {
+					p, err := x.check(o)
+					require.NoError(t, err, p.Dump())
+				}
 			}
 		})
 	}

@@ -63,7 +63,13 @@ BLOCKS = (
         define,
         inputs,
         reference,
-        {"small": {"width": 16}, "other": {"width": 20}, "large": {"width": 1024}},
+        {
+            "small": {"width": 16},
+            "other": {"width": 20},
+            "single": {"width": 1},
+            "empty": {"width": 0},
+            "large": {"width": 1024},
+        },
         ulps=2,  # addcmul rounds three times, and torch's as often as the compiler of its kernel chose
     ),
 )

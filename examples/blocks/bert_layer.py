@@ -97,6 +97,8 @@ BLOCKS = (
         {
             "small": {"batch": 3, "tokens": 5, "width": 16},
             "other": {"batch": 2, "tokens": 9, "width": 24},
+            "single": {"batch": 1, "tokens": 1, "width": 4},
+            "empty": {"batch": 0, "tokens": 1, "width": 4},
             "large": {"batch": 32, "tokens": 512, "width": 1024},
         },
     ),

@@ -53,7 +53,8 @@ class Block:
     inputs: makes the inputs, tensors and numbers, from a Draw and sizes by name.
     reference: computes the same with torch, writing to the inputs that the fusion writes to. It works in the types of
         the inputs, float32 where the fusion does for narrower ones, so that given float64 it is the exact result.
-    sizes: by "small", "other" (of the same definition, if that leaves sizes open) and "large", for a GPU.
+    sizes: by "small"; "other", "single" with sizes of 1 and, if torch takes that, "empty" with sizes of 0, for the same
+        definition if that leaves sizes open; and "large", for a GPU.
     ulps: the error that is allowed whatever torch's is, in units in the last place.
     """
 

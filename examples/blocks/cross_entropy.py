@@ -62,6 +62,8 @@ def inputs(draw: Draw, tokens: int, vocabulary: int) -> Inputs:
 SIZES = {
     "small": {"tokens": 7, "vocabulary": 33},
     "other": {"tokens": 4, "vocabulary": 100},
+    "single": {"tokens": 1, "vocabulary": 5},
+    "empty": {"tokens": 0, "vocabulary": 5},
     "large": {"tokens": 8192, "vocabulary": 50257},
 }
 BLOCKS = (

@@ -160,6 +160,8 @@ def backward_inputs(draw: Draw, batch: int, tokens: int, width: int) -> Inputs:
 SIZES = {
     "small": {"batch": 2, "tokens": 5, "width": 48},
     "other": {"batch": 1, "tokens": 9, "width": 96},
+    "single": {"batch": 1, "tokens": 1, "width": 12},
+    "empty": {"batch": 0, "tokens": 1, "width": 12},
     "large": {"batch": 16, "tokens": 1024, "width": 768},
 }
 BLOCKS = (

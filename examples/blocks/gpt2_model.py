@@ -57,6 +57,8 @@ BLOCKS = (
         {
             "small": {"batch": 2, "tokens": 3, "width": 24},
             "other": {"batch": 1, "tokens": 5, "width": 12},
+            "single": {"batch": 1, "tokens": 1, "width": 12},
+            "empty": {"batch": 0, "tokens": 1, "width": 12},
             "large": {"batch": 4, "tokens": 1024, "width": 768},
         },
     ),

@@ -35,6 +35,8 @@ BLOCKS = (
         {
             "small": {"rows": 5, "width": 16},
             "other": {"rows": 8, "width": 24},
+            "single": {"rows": 1, "width": 1},
+            "empty": {"rows": 0, "width": 1},
             "large": {"rows": 8192, "width": 1024},
         },
     ),

@@ -89,6 +89,8 @@ BLOCKS = (
         {
             "small": {"batch": 2, "tokens": 5, "width": 32, "hidden": 88},
             "other": {"batch": 1, "tokens": 7, "width": 64, "hidden": 40},
+            "single": {"batch": 1, "tokens": 1, "width": 32, "hidden": 1},
+            "empty": {"batch": 0, "tokens": 1, "width": 32, "hidden": 1},
             "large": {"batch": 4, "tokens": 2048, "width": 1024, "hidden": 2816},
         },
     ),

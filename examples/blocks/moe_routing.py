@@ -71,6 +71,8 @@ BLOCKS = (
         {
             "small": {"tokens": 11, "width": 16, "hidden": 24, "experts": 4},
             "other": {"tokens": 6, "width": 8, "hidden": 32, "experts": 8},
+            "single": {"tokens": 1, "width": 8, "hidden": 1, "experts": 2},
+            "empty": {"tokens": 0, "width": 8, "hidden": 1, "experts": 2},
             "large": {"tokens": 8192, "width": 2048, "hidden": 1024, "experts": 64},
         },
     ),

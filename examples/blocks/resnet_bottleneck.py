@@ -74,6 +74,7 @@ BLOCKS = (
         {
             "small": {"batch": 2, "channels": 3, "size": 5},
             "other": {"batch": 3, "channels": 2, "size": 7},
+            "single": {"batch": 2, "channels": 1, "size": 1},
             "large": {"batch": 64, "channels": 64, "size": 56},
         },
     ),

@@ -1,6 +1,6 @@
 """Writes the fusions of examples/blocks as text, for the tests in Go: `python tests/python/block_corpus.py`.
 
-A text has its sizes left open. Comments before it give two sets of inputs, a word for each: the sizes of a tensor, "-"
+A text has its sizes left open. Comments before it give sets of inputs, a word for each: the sizes of a tensor, "-"
 for one without dimensions, or the value of a scalar.
 """
 
@@ -29,7 +29,9 @@ def word(x: object) -> str:
 def text(block: Block) -> str:
     """The contents of the file of a block."""
     comments = []
-    for name in ("small", "large"):
+    for name in ("small", "single", "empty", "large"):
+        if name not in block.sizes:
+            continue
         inputs = block.inputs(Draw("meta"), **block.sizes[name])
         comments.append(" ".join(["#", name, *map(word, inputs)]) + "\n")
     return "".join(comments) + block.fusion(inputs, dynamic=True).fusion.text()
