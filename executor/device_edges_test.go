@@ -255,3 +255,31 @@ func TestDeviceCopiesOnce(t *testing.T) {
 		require.Len(t, s.driver.Launches(), test.launches, test.name)
 	}
 }
+
+// TestDeviceCopiesToGaps copies to inputs whose rows have gaps between them, and
+// from such, where the other side has none.
+func TestDeviceCopiesToGaps(t *testing.T) {
+	loose := func(p *program) core.ValID {
+		v, err := p.f.DefineTensor(core.TensorDescription{Shape: []int64{-1, -1}, Contiguity: []core.Tri{core.No, core.No}, DType: dtype.Float})
+		require.NoError(p.t, err)
+		return v
+	}
+	for _, build := range []func(p *program){
+		func(p *program) { x, y := loose(p), loose(p); p.alias(x, y) },
+		func(p *program) { x, y := loose(p), loose(p); p.alias(x, y); p.alias(y, x); p.output(x) },
+		func(p *program) {
+			x, y := loose(p), loose(p)
+			p.alias(p.call("permute", x, []int{1, 0}), x)
+			p.output(y)
+		},
+	} {
+		for _, strides := range [][]int64{{10, 1}, {1, 10}, {7, 1}, {1, 7}, {20, 2}} {
+			for gapped := range 2 {
+				c := newCase(t, build, []int64{7, 7}, []int64{7, 7})
+				c.Inputs[gapped].Strides = strides
+				ok, err := checkDevice(t, c, 0, never)
+				require.True(t, ok, err)
+			}
+		}
+	}
+}
