@@ -263,6 +263,16 @@ func (f *Fusion) Renumbered() *Fusion {
 	return g
 }
 
+// NameAs gives values of f, which is being built as a part of from, the names that
+// they have there; vals says which they are, by value of from. What is added later gets
+// other names.
+func (f *Fusion) NameAs(from *Fusion, vals map[ValID]ValID) {
+	for v, w := range vals {
+		f.vals[w].Number, f.vals[w].Extent = from.vals[v].Number, from.vals[v].Extent
+	}
+	f.numTensors, f.numScalars = from.numTensors, from.numScalars
+}
+
 // WithOutputs returns a frozen copy of f that has other outputs. Ids keep their
 // meaning, and random operations their streams.
 func (f *Fusion) WithOutputs(outputs []Output) *Fusion {

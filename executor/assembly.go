@@ -6,7 +6,6 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
-	"nvfuser_go/core/scalar"
 	"nvfuser_go/cudadrv"
 	"nvfuser_go/passes"
 	"nvfuser_go/schedulers/scheduler"
@@ -131,7 +130,6 @@ func (a *assembly) cut() (err error) {
 	if a.program, err = segmenter.Cut(a.f, a.b, target(a.properties), o); err != nil {
 		return err
 	}
-	a.keepNames()
 	if err := a.locate(); err != nil {
 		return err
 	}
@@ -146,37 +144,6 @@ func (a *assembly) cut() (err error) {
 		a.pieces = append(a.pieces, x)
 	}
 	return nil
-}
-
-// keepNames has a kernel that computes the whole fusion name tensors as that does: a
-// segment names them so that those that are alike have equal kernels.
-func (a *assembly) keepNames() {
-	if len(a.program.Segments) != 1 {
-		return
-	}
-	s := a.program.Segments[0]
-	var list []core.Output
-	for k, v := range s.Writes {
-		o := core.Output{Val: v, Alias: core.NoVal}
-		if alias := s.Fusion.Outputs()[k].Alias; alias != core.NoVal {
-			o.Alias = s.Inputs[slices.Index(s.Fusion.Inputs(), alias)].Val
-		}
-		list = append(list, o)
-	}
-	f := a.f.WithOutputs(list)
-	if s.Kind != segmenter.Kernel || s.Draw > 0 || len(f.Order()) != len(s.Exprs) { // else something is computed twice
-		return
-	}
-	whole := *s
-	whole.Fusion, whole.Inputs, whole.Key = f, nil, f.String()
-	for _, v := range f.Inputs() {
-		in := segmenter.Source{Val: v, Scalar: scalar.None}
-		if !f.Val(v).Tensor {
-			in = segmenter.Source{Val: core.NoVal, Scalar: f.Val(v).Scalar}
-		}
-		whole.Inputs = append(whole.Inputs, in)
-	}
-	a.program.Segments[0] = &whole
 }
 
 // locate says where each tensor lies that is read or written.
@@ -254,7 +221,7 @@ func (a *assembly) view(s *segmenter.Segment) (*located, error) {
 
 // taskOf returns what a kernel of s is compiled for.
 func (a *assembly) taskOf(s *segmenter.Segment) (*task, error) {
-	t := &task{f: s.Fusion, device: target(a.properties)}
+	t := &task{f: s.Fusion, device: target(a.properties), asked: s.Asked, scheduler: s.Scheduler, refusals: s.Refusals}
 	for _, in := range s.Inputs {
 		x, aligned := Input{}, wellAligned
 		if in.Val == core.NoVal {

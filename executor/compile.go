@@ -24,6 +24,12 @@ type task struct {
 	inputs  []Input // descriptions
 	aligned []int   // addresses of inputs, in bytes
 	outputs []OutputDescription
+
+	// What is known of schedulers: what the one that takes it was asked about, and what
+	// others said before.
+	asked     *scheduler.Segment
+	scheduler string
+	refusals  []core.Refusal
 }
 
 // maxRounds bounds how often a fusion is cut again because a kernel cannot be made.
@@ -237,12 +243,12 @@ func (a *assembly) avoid(x *piece, refused *core.Unsupported) bool {
 			return true
 		}
 	}
-	if len(a.refused[x.Asked]) > 0 || isMissing(refused) || x.Kind != segmenter.Kernel {
+	if len(a.refused[x.Question]) > 0 || isMissing(refused) || x.Kind != segmenter.Kernel {
 		return false
 	}
-	a.refused[x.Asked] = refused.Refusals
+	a.refused[x.Question] = refused.Refusals
 	if len(refused.Refusals) == 0 {
-		a.refused[x.Asked] = []core.Refusal{{By: "executor", Rule: "kernel", Sentence: refused.What}}
+		a.refused[x.Question] = []core.Refusal{{By: "executor", Rule: "kernel", Sentence: refused.What}}
 	}
 	return true
 }

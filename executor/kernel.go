@@ -47,9 +47,11 @@ type compiled struct {
 // candidate.
 func (t *task) compile(first int) (*compiled, error) {
 	c := &compiled{task: t}
-	var chosen scheduler.Scheduler
 	g := segment(t.f, t.b, t.inputs, t.aligned, t.outputs)
-	if chosen, c.refusals = schedulers.Choose(g, t.device); chosen == nil {
+	chosen := schedulers.Lookup(t.scheduler)
+	if c.refusals = t.refusals; g.Like(t.asked) {
+		g = t.asked
+	} else if chosen, c.refusals = schedulers.Choose(g, t.device); chosen == nil {
 		return c, &core.Unsupported{What: "no scheduler takes this fusion", Refusals: c.refusals}
 	}
 	c.scheduler, c.candidates = chosen.Name(), chosen.Candidates(g, t.device)

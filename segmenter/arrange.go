@@ -171,30 +171,44 @@ func (h *firstNodes) Pop() any {
 // emit appends the segment of part i.
 func (a *arrangement) emit(i int32) error {
 	v := a.parts[i]
-	x, err := a.g.extract(v.nodes, a.inPlace)
-	if err != nil {
-		return err
+	x, asked, err := v.part, v.asked, error(nil)
+	isInPlace := a.writesInPlace(v.nodes)
+	if x == nil || isInPlace {
+		asked = nil
+		if x, err = a.g.extract(v.nodes, a.inPlace); err != nil {
+			return err
+		}
+		a.program.Work.Extracted += len(x.exprs)
 	}
-	a.program.Work.Extracted += len(x.exprs)
 	n := &a.g.nodes[v.nodes[0]]
-	if n.kind == Kernel {
-		if _, err := a.judge.segment(a.g, x); err != nil { // which makes it concrete
+	if n.kind == Kernel && asked == nil {
+		if asked, err = a.judge.segment(a.g, x); err != nil { // which makes it concrete
 			return err
 		}
 	}
-	asked := x.key()
-	if slices.ContainsFunc(x.fusion.Outputs(), func(o core.Output) bool { return o.Alias != core.NoVal }) {
-		if asked, err = a.asked(v.nodes); err != nil {
+	question := x.key()
+	if isInPlace {
+		if question, err = a.question(v.nodes); err != nil {
 			return err
 		}
 	}
 	a.program.Segments = append(a.program.Segments, &Segment{Kind: n.kind, Scheduler: v.scheduler, Fusion: x.fusion, Inputs: x.inputs,
-		Writes: x.writes, Exprs: x.exprs, Draw: x.draw, Refusals: v.refusals, Key: x.key(), Asked: asked})
+		Writes: x.writes, Exprs: x.exprs, Draw: x.draw, Refusals: v.refusals, Key: x.key(), Question: question, Asked: asked})
 	return nil
 }
 
-// asked returns the key that nodes have without aliases.
-func (a *arrangement) asked(nodes []int32) (string, error) {
+// writesInPlace reports whether one of nodes computes an output in the memory of an input.
+func (a *arrangement) writesInPlace(nodes []int32) bool {
+	return slices.ContainsFunc(nodes, func(i int32) bool {
+		return slices.ContainsFunc(a.g.f.Expr(a.g.nodes[i].expr).Out, func(v core.ValID) bool {
+			_, ok := a.inPlace[v]
+			return ok
+		})
+	})
+}
+
+// question returns the key that nodes have without aliases.
+func (a *arrangement) question(nodes []int32) (string, error) {
 	x, err := a.g.extract(nodes, nil)
 	if err != nil {
 		return "", err

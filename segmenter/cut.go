@@ -130,6 +130,8 @@ type verified struct {
 	nodes     []int32
 	scheduler string
 	refusals  []core.Refusal
+	part      *part
+	asked     *scheduler.Segment
 }
 
 // round makes groups, and reports whether that must be done again because there are
@@ -165,7 +167,7 @@ func (c *cutter) round() ([]verified, bool, error) {
 func (c *cutter) verify(nodes []int32) (parts []verified, refused bool, err error) {
 	n := &c.g.nodes[nodes[0]]
 	if n.kind != Kernel {
-		return []verified{{nodes, "", c.refused[n.expr]}}, false, nil
+		return []verified{{nodes: nodes, refusals: c.refused[n.expr]}}, false, nil
 	}
 	x, err := c.g.extract(nodes, nil)
 	if err != nil {
@@ -177,7 +179,7 @@ func (c *cutter) verify(nodes []int32) (parts []verified, refused bool, err erro
 	case err != nil:
 		return nil, false, err
 	case v.scheduler != "":
-		return []verified{{nodes, v.scheduler, nil}}, false, nil
+		return []verified{{nodes, v.scheduler, x.named(c.g, v.refusals), x, v.asked}}, false, nil
 	case len(nodes) == 1:
 		return nil, true, c.ask(c.g, nodes[0])
 	}

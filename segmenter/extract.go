@@ -83,6 +83,9 @@ func (g *graph) extract(nodes []int32, inPlace map[core.ValID]core.ValID) (*part
 			x.part.writes = append(x.part.writes, v)
 		}
 	}
+	if len(nodes) == len(g.nodes) && len(x.seen) == len(x.exprs) { // nothing is computed twice: it is the whole
+		x.f.NameAs(g.f, x.vals)
+	}
 	x.f.Freeze()
 	x.part.exprs, x.part.vals = x.exprs, x.vals
 	x.setStreams()
@@ -302,6 +305,9 @@ func (x *extraction) pass(s scalar.ID) (scalar.ID, error) {
 	v, err := x.f.DefineScalar(f.Scalars().Type(s))
 	if err != nil {
 		return s, err
+	}
+	if tag.Dim < 0 {
+		x.vals[core.ValID(tag.Val)] = v
 	}
 	x.part.inputs = append(x.part.inputs, Source{Val: core.NoVal, Scalar: s})
 	x.part.values = append(x.part.values, core.InputValue{Scalar: value})

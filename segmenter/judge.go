@@ -13,8 +13,9 @@ import (
 
 // A verdict is what the schedulers say of a part.
 type verdict struct {
-	scheduler string         // that takes it, or ""
-	refusals  []core.Refusal // of those before, in the names of the part
+	scheduler string             // that takes it, or ""
+	refusals  []core.Refusal     // of those before, in the names of the part
+	asked     *scheduler.Segment // what they were asked about; nil if that was another part
 }
 
 // A judge asks the schedulers, once for all parts that are alike.
@@ -59,6 +60,7 @@ func (j *judge) verdict(g *graph, x *part) (verdict, error) {
 		v.scheduler = by.Name()
 	}
 	j.verdicts[key] = v
+	v.asked = s
 	return v, nil
 }
 

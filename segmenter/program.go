@@ -7,6 +7,7 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/scalar"
+	"nvfuser_go/schedulers/scheduler"
 )
 
 // A Kind says who computes a segment.
@@ -37,7 +38,10 @@ type Segment struct {
 	Draw      int            // added to the place of each random expression: the offset of its numbers is greater by 4 each
 	Refusals  []core.Refusal // of the schedulers that were asked before, or of all
 	Key       string         // equal for segments that one kernel computes, given equal sizes
-	Asked     string         // the key that [Options.Refused] is asked for: that without outputs in place
+	Question  string         // the key that [Options.Refused] is asked for: that without outputs in place
+	// Asked is what the scheduler of a kernel was asked about, and remembers what it
+	// found out. It is used by one goroutine. Nil of others.
+	Asked *scheduler.Segment
 }
 
 // Reads returns the tensors of the whole fusion that s reads.

@@ -48,6 +48,37 @@ type Placement struct {
 	Aligned int     // bytes that divide the address of the first element: 1, 2, 4, 8 or 16
 }
 
+// Like reports whether schedulers say the same of g as of other: it is the same fusion,
+// with tensors at the same places.
+func (g *Segment) Like(other *Segment) bool {
+	like := func(v core.ValID, a, b Placement) bool {
+		if a.Aligned != b.Aligned || len(a.Strides) != len(b.Strides) {
+			return false
+		}
+		sizes, err := g.Shapes.Shape(v)
+		for d := range a.Strides {
+			if err != nil || sizes[d] != 1 && a.Strides[d] != b.Strides[d] {
+				return false
+			}
+		}
+		return true
+	}
+	if other == nil || g.Fusion != other.Fusion || len(g.Inputs) != len(other.Inputs) || len(g.Outputs) != len(other.Outputs) {
+		return false
+	}
+	for i, v := range g.Fusion.Inputs() {
+		if x := g.Fusion.Val(v); x.Tensor && !x.Domain.CPU && !like(v, g.Inputs[i], other.Inputs[i]) {
+			return false
+		}
+	}
+	for k, o := range g.Fusion.Outputs() {
+		if !like(o.Val, g.Outputs[k], other.Outputs[k]) {
+			return false
+		}
+	}
+	return true
+}
+
 // wellAligned is what allocators give: the widest access.
 const wellAligned = 16
 
