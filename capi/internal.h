@@ -145,8 +145,10 @@ void nvfi_abandon(nvfi_job job);
 /* What the scheduler called `name` says to a fusion and inputs; NVFI_SCHEDULE
  * gives the fusion its schedule. *text, to be freed with nvf_free: why it refuses,
  * a line for each reason, "" if it does not; the parameters that it chooses, as
- * JSON; "". params are such parameters, or NULL for the first choice. */
-enum nvfi_scheduler_request { NVFI_CAN_SCHEDULE, NVFI_HEURISTICS, NVFI_SCHEDULE };
+ * JSON; "". params are such parameters, or NULL for the first choice.
+ * NVFI_TORCH_CALLS gives, of no scheduler, what torch would be called with for each
+ * expression, as JSON. */
+enum nvfi_scheduler_request { NVFI_CAN_SCHEDULE, NVFI_HEURISTICS, NVFI_SCHEDULE, NVFI_TORCH_CALLS };
 int nvfi_scheduler(nvf_fusion fusion, int32_t request, const char *name, const char *params, const nvf_input *inputs,
                    int32_t num_inputs, char **text, nvf_error *error);
 

@@ -83,7 +83,7 @@ static PyMethodDef functions[] = {
     {"ask_scheduler", FAST(ask_scheduler),
      PyDoc_STR("ask_scheduler(fusion, request, name, inputs, params) -> str\n\n"
                "request 0: why the scheduler refuses, a line for each reason; 1: the parameters it chooses, as JSON; 2: schedules the\n"
-               "fusion by params, or by what it chooses if that is \"\".")},
+               "fusion by params, or by what it chooses if that is \"\"; 3: what torch would be called with for each expression, as JSON.")},
     {"graph", FAST(make_graph),
      PyDoc_STR("graph(fusion, mode) -> int\n\nA handle of the graph of mode of the axes as they are scheduled now; graph_release() ends it.")},
     {"graph_mapped", FAST(graph_mapped), PyDoc_STR("graph_mapped(graph, a, b) -> bool\n\nWhether two axes are mapped.")},

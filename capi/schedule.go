@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -173,6 +174,8 @@ func nvfi_scheduler(h C.nvf_fusion, request C.int32_t, name, params C.const_text
 			text = refusalLines(refusals)
 		case C.NVFI_HEURISTICS:
 			text, err = executor.Heuristics(f, given.inputs, by)
+		case C.NVFI_TORCH_CALLS:
+			text, err = callsAsJSON(f, given.inputs)
 		default:
 			err = d.scheduleBy(f, given.inputs, by, chosen)
 		}
@@ -181,6 +184,15 @@ func nvfi_scheduler(h C.nvf_fusion, request C.int32_t, name, params C.const_text
 		}
 		return err
 	})
+}
+
+func callsAsJSON(f *core.Fusion, inputs []executor.Input) (string, error) {
+	calls, err := executor.ShowCalls(f, inputs)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(calls)
+	return string(text), err
 }
 
 func (d *definition) scheduleBy(f *core.Fusion, inputs []executor.Input, name, params string) error {

@@ -121,6 +121,10 @@ type OpInfo struct {
 	Domain []Interval // per operand; nil: any finite value
 	Torch  string     // Python expression over the parameter names; operands promoted, result cast
 
+	// TorchCall, if not "", is Torch as a run on a device calls it: over device too,
+	// and rows, the functions of python/nvfuser_go/torch_rows.py.
+	TorchCall string
+
 	op Op
 }
 

@@ -35,6 +35,7 @@ var SdpfaFwdOp = def(OpInfo{Name: "sdpfa_fwd", Results: []string{"output", "logs
 		"(query.double(), key.double().repeat_interleave(query.shape[1] // max(key.shape[1], 1), 1), " +
 		"value.double().repeat_interleave(query.shape[1] // max(value.shape[1], 1), 1), None, torch.tensor(bool(is_causal)), " +
 		"max(query.shape[3], 1) ** -0.5 if scale is None else scale)",
+	TorchCall: "attention.sdpfa_fwd(query, key, value, bias, mask, dropout_p, is_causal, scale)",
 	Doc: "Scaled dot product attention of query, key and value: softmax of the scores times value, [N, H, L, V]; " +
 		"the logarithm of the sum of the exponentials of the scores, [N, H, L] of dtype Float (Double for Double); " +
 		"and the seed and offset of dropout, 0-dimensional UInt64, which are 0 without it." + attentionDoc +
@@ -58,6 +59,7 @@ var SdpfaBwdOp = def(OpInfo{Name: "sdpfa_bwd", Results: []string{"grad_query", "
 		"@ v.repeat_interleave(q.shape[1] // max(v.shape[1], 1), 1), (q, k, v)))" +
 		"(query.double().requires_grad_(), key.double().requires_grad_(), value.double().requires_grad_(), torch.tensor(bool(is_causal)), " +
 		"max(query.shape[3], 1) ** -0.5 if scale is None else scale), grad_output.double())",
+	TorchCall: "attention.sdpfa_bwd(grad_output, query, key, value, output, logsumexp, dropout_p, is_causal, philox_seed, philox_offset, scale)",
 	Doc: "The gradients of sdpfa_fwd without bias and mask with regard to query, key and value, from the gradient of its first result, grad_output, " +
 		"and from its results." + attentionDoc + " philox_seed and philox_offset are integer tensors." + dropoutDoc +
 		" Formulas: T. Dao, \"FlashAttention-2\" (2023), section 3.2."})

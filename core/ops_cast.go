@@ -11,7 +11,7 @@ var CastOp = def(OpInfo{Name: "cast", Group: groupCast, Class: Elementwise,
 	Promote:    keeping,
 	Expand:     expandCast, Infer: inferCast,
 	Meaning: Meaning{Any: func(t dtype.Type, a []scalar.Value) scalar.Value { return ConvertScalar(t, a[0]) }},
-	Torch:   "arg.to(dtype)", Cost: costAdd,
+	Torch:   "arg.to(dtype)", TorchCall: "rows.cast(arg, dtype)", Cost: costAdd,
 	Doc: "arg converted to dtype. Floats become integers by truncation; any number that is not 0, NaN too, becomes True; " +
 		"integers wrap; the imaginary part of a complex number is dropped. A cast to the dtype of arg is a copy."})
 

@@ -27,8 +27,8 @@ var FullOp = def(OpInfo{Name: "full", Group: groupFactory, Class: Factory,
 		}
 		return c.fill(func(int64) scalar.Value { return value })
 	},
-	Torch: "torch.full(shape, fill_value, dtype=dtype)",
-	Doc:   "A tensor of the sizes of shape whose elements are all fill_value, converted to dtype. A complex fill_value needs a complex dtype."})
+	Torch: "torch.full(shape, fill_value, dtype=dtype)", TorchCall: "rows.number(fill_value, dtype, device).expand(shape)",
+	Doc: "A tensor of the sizes of shape whose elements are all fill_value, converted to dtype. A complex fill_value needs a complex dtype."})
 
 // made infers a result of dtype t whose elements come from their position.
 func (f *Fusion) made(t dtype.Type, shape []scalar.ID) Inference {
@@ -61,6 +61,7 @@ var IotaOp = def(OpInfo{Name: "iota", Group: groupFactory, Class: Factory,
 	Expand: expandIota, Infer: inferIota, Eval: evalIota,
 	Torch: "[(torch.tensor(0 if start is None else start, dtype=c) + torch.tensor(1 if step is None else step, dtype=c) * " +
 		"torch.arange(length, dtype=c)).to(dtype) for c in [torch.float64 if dtype.is_floating_point else torch.int64]][0]",
+	TorchCall: "rows.iota(length, start, step, dtype, device)",
 	Doc: "A vector of length numbers: start, start + step, start + 2*step, ... start is 0 and step is 1 unless given. " +
 		"For an integer dtype both are converted to it and the sums wrap; " +
 		"for a floating dtype element i is start + i*step in double precision, rounded once. No other dtype is taken."})

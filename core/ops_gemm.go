@@ -21,7 +21,7 @@ var MatmulOp = def(OpInfo{Name: "matmul", Group: groupGemm, Class: Contraction,
 	NeedsWhole: func(f *Fusion, e *Expr) []int { return []int{f.Rank(e.Args[0].Tensor) - 1} },
 	AxisMap:    matmulMap,
 	Eval:       evalProduct,
-	Torch:      "torch.matmul(arg1, arg2)",
+	Torch:      "torch.matmul(arg1, arg2)", TorchCall: "rows.matmul(arg1, arg2)",
 	Doc: "The matrix product of arg1 and arg2 over the last dimension of arg1 and the last but one of arg2, as torch.matmul: " +
 		"dimensions before the last two are a batch and broadcast; an operand of one dimension is a vector, whose dimension the result does not have." + productDoc})
 
@@ -51,8 +51,9 @@ var LinearOp = def(OpInfo{Name: "linear", Group: groupGemm, Class: Contraction,
 		}
 		return m
 	},
-	Eval:  evalProduct,
-	Torch: "F.linear(arg1, arg2, bias) if arg2.ndim == 2 else torch.matmul(arg1, arg2) + (0 if bias is None else bias)",
+	Eval:      evalProduct,
+	Torch:     "F.linear(arg1, arg2, bias) if arg2.ndim == 2 else torch.matmul(arg1, arg2) + (0 if bias is None else bias)",
+	TorchCall: "rows.linear(arg1, arg2, bias)",
 	Doc: "The product of arg1 and the transpose of arg2 over the last dimension of each, plus bias. arg2 is a matrix [outputs, inputs] with bias [outputs], " +
 		"or a vector [inputs] with a 0-dimensional bias; the result has the dimensions of arg1 but the last, and outputs." + productDoc})
 
@@ -66,8 +67,9 @@ var GroupedMmOp = def(OpInfo{Name: "grouped_mm", Group: groupGemm, Class: Contra
 		}
 		return []int{1}
 	},
-	AxisMap: groupedMap,
-	Eval:    evalGroupedMm,
+	AxisMap:   groupedMap,
+	Eval:      evalGroupedMm,
+	TorchCall: "rows.grouped_mm(mat1, mat2, offsets)",
 	// torch._grouped_mm takes no strides that are not multiples of 16 bytes.
 	Torch: "(lambda a, b, e: " +
 		"torch.cat([a[s:t] @ b[g] for g, (s, t) in enumerate(zip(e, e[1:]))] + [a.new_zeros(max(a.shape[0] - e[-1], 0), b.shape[2])]) if b.ndim == 3 else " +

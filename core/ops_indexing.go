@@ -111,7 +111,7 @@ var IndexSelectOp = def(OpInfo{Name: "index_select", Group: groupIndexing, Class
 		dim := c.Expr.Args[2].Int
 		return c.gather(dim, func(at, _ []int64, indices *Array) { at[dim] = indices.I[at[dim]] })
 	},
-	Torch: "torch.index_select(arg, dim, index.flatten().long())",
+	Torch: "torch.index_select(arg, dim, index.flatten().long())", TorchCall: "rows.index_select(arg, dim, index)",
 	Doc: "The slices of arg at the positions along dim that index lists. index has one dimension, or none for a single position; " +
 		"one that is already broadcast to the dimensions of arg, with size 1 everywhere but in dim, is taken too." + readsZeroDoc})
 
@@ -216,7 +216,7 @@ var GatherOp = def(OpInfo{Name: "gather", Group: groupIndexing, Class: Gather,
 		dim := c.Expr.Args[2].Int
 		return c.gather(dim, func(at, index []int64, indices *Array) { at[dim] = indices.I[Offset(indices.Shape, index)] })
 	},
-	Torch: "torch.gather(arg, dim, index.long())",
+	Torch: "torch.gather(arg, dim, index.long())", TorchCall: "rows.gather(arg, dim, index)",
 	Doc: "A tensor of the shape of index: each element of index is replaced by the element of arg at the same place but for dim, where index says the position. " +
 		"arg and index have the same number of dimensions, and in those other than dim index is not larger than arg. A size of 1 is not broadcast." + readsZeroDoc})
 
@@ -289,7 +289,7 @@ var TakeAlongAxisOp = def(OpInfo{Name: "take_along_axis", Group: groupIndexing, 
 			at[dim] = indices.I[broadcastOffset(indices.Shape, index)]
 		})
 	},
-	Torch: "torch.take_along_dim(arg, index.long(), dim)",
+	Torch: "torch.take_along_dim(arg, index.long(), dim)", TorchCall: "rows.take_along(arg, dim, index)",
 	Doc: "The elements of arg at the positions along dim that index gives, as numpy.take_along_axis: arg and index have the same number of dimensions " +
 		"and broadcast against each other in those other than dim; in dim the result has the size of index." + readsZeroDoc})
 
@@ -343,7 +343,7 @@ var ScatterOp = def(OpInfo{Name: "scatter", Group: groupIndexing, Class: Gather,
 		return prefixMap(f, e.Args[k].Tensor, v, e.Args[3].Int)
 	},
 	Eval:  evalScatter,
-	Torch: "torch.scatter(arg, dim, index.long(), src)",
+	Torch: "torch.scatter(arg, dim, index.long(), src)", TorchCall: "rows.scatter(arg, dim, index, src, device)",
 	Doc: "A copy of arg in which each element of src is written to the place of the same element of index but for dim, where index says the position. " +
 		"src is a tensor of the type of arg, or one number for all places. arg, index and src have the same number of dimensions; " +
 		"index is not larger than src anywhere, nor than arg in dimensions other than dim. Of several writes to one place the last in the row-major order of index holds." +
@@ -441,6 +441,7 @@ var EmbeddingFwdOp = def(OpInfo{Name: "embedding_fwd", Group: groupIndexing, Cla
 	Eval: evalEmbedding,
 	Torch: "F.embedding(input.long(), weight.clone(), padding_idx, max_norm, 2.0 if norm_type is None else norm_type, " +
 		"bool(scale_grad_by_freq), bool(sparse))",
+	TorchCall: "rows.embedding(input, weight, max_norm, norm_type)",
 	Doc: "The rows of weight that input lists: its shape is that of input and one more dimension of the row length. input is of an integer type and weight has 2 dimensions." +
 		indexDoc + "gives a row of 0. With max_norm, a row whose norm is greater is multiplied by max_norm / (norm + 1e-7); " +
 		"its norm is (sum |x|^norm_type)^(1/norm_type), norm_type being 2 if left out, the largest |x| for inf, the smallest for -inf and the number of non-zero elements for 0. " +

@@ -13,7 +13,7 @@ import (
 // expressions have at least one of dims, in ascending order, keepdim False, and
 // an arg of the result's type.
 func reduction(name string, accept Accept, resultType func(dtype.Type) dtype.Type, combine func() Op,
-	identity func(dtype.Type) scalar.Value, torch, doc string) OpInfo {
+	identity func(dtype.Type) scalar.Value, torch, torchCall, doc string) OpInfo {
 	arg := Param{Name: "arg", Kind: TensorIn}
 	keepdim := Param{Name: "keepdim", Kind: Flag, Optional: true, Default: Given{Kind: GivenNumber, Num: boolValue(false)}}
 	t := Param{Name: "dtype", Kind: Dtype, Optional: true, Default: Given{Kind: GivenDType, Num: scalar.Value{I: int64(dtype.Null)}}}
@@ -31,7 +31,7 @@ func reduction(name string, accept Accept, resultType func(dtype.Type) dtype.Typ
 			return inferReduction(f, op, resultType, args)
 		},
 		NeedsWhole: reducedDims, Eval: evalReduction,
-		Combine: combine, Identity: identity, Torch: torch, Doc: doc + reductionDoc}
+		Combine: combine, Identity: identity, Torch: torch, TorchCall: torchCall, Doc: doc + reductionDoc}
 }
 
 const reductionDoc = " Without dim or dims all dimensions are reduced; an empty list of dims reduces none. " +
@@ -50,19 +50,20 @@ func accumulated(t dtype.Type) dtype.Type {
 }
 
 var SumOp = def(reduction("sum", AcceptAll, accumulated, func() Op { return AddOp.Op() }, number(0),
-	"torch.sum(arg, dims, dtype=dtype)",
+	"torch.sum(arg, dims, dtype=dtype)", "torch.sum(arg, dims)",
 	"The sum of the elements of arg along dims."+accumulationDoc))
 
 var ProdOp = def(reduction("prod", AcceptAll, accumulated, func() Op { return MulOp.Op() }, number(1),
 	"torch.movedim(arg, dims, tuple(range(-len(dims), 0))).flatten(-len(dims)).prod(-1, dtype=dtype)",
+	"torch.movedim(arg, dims, tuple(range(-len(dims), 0))).flatten(-len(dims)).prod(-1)",
 	"The product of the elements of arg along dims."+accumulationDoc))
 
 var MaxOp = def(reduction("max", AcceptReal, nil, func() Op { return MaximumOp.Op() }, least,
-	"torch.amax(arg, dims)",
+	"torch.amax(arg, dims)", "rows.extreme(torch.amax, arg, dims, True, device)",
 	"The largest of the elements of arg along dims, NaN if one of them is NaN. Its type is that of arg: dtype must be left out."))
 
 var MinOp = def(reduction("min", AcceptReal, nil, func() Op { return MinimumOp.Op() }, greatest,
-	"torch.amin(arg, dims)",
+	"torch.amin(arg, dims)", "rows.extreme(torch.amin, arg, dims, False, device)",
 	"The smallest of the elements of arg along dims, NaN if one of them is NaN. Its type is that of arg: dtype must be left out."))
 
 // number returns the function from a type to the number n of that type.
@@ -351,7 +352,8 @@ var WelfordOp = def(OpInfo{Name: "welford", Results: []string{"avg", "var_sum", 
 		return f.appendExpr(op, []Arg{TensorOf(v), args[1]})
 	},
 	Infer: inferWelford, NeedsWhole: reducedDims, Eval: evalWelford,
-	Torch: "(lambda a, d: (a.mean(d), ((a - a.mean(d, keepdim=True)) ** 2).sum(d), torch.ones_like(a).sum(d)))(arg.double(), dims)",
+	TorchCall: "rows.welford(arg, dims)",
+	Torch:     "(lambda a, d: (a.mean(d), ((a - a.mean(d, keepdim=True)) ** 2).sum(d), torch.ones_like(a).sum(d)))(arg.double(), dims)",
 	Doc: "The mean of the elements of arg along dims, the sum of the squares of their distances from it, and their number (of dtype Int). " +
 		"arg is floating-point; types narrower than Float are converted to Float, which the first two results are then. " +
 		"The mean of no elements is NaN. With infinities of one sign it is that infinity, as of mean(), and the sum of squares NaN. " +

@@ -143,7 +143,7 @@ var PadOp = def(OpInfo{Name: "pad", Group: groupResize, Class: Resize,
 	Signatures: signature(Param{Name: "arg", Kind: TensorIn}, Param{Name: "pad_widths", Kind: Shape},
 		Param{Name: "value", Kind: Number, Optional: true}),
 	Expand: expandPad, Infer: inferPad, Eval: evalPad,
-	Torch: "F.pad(arg, pad_widths, value=value)",
+	Torch: "F.pad(arg, pad_widths, value=value)", TorchCall: "rows.pad(arg, pad_widths, value, device)",
 	Doc: "arg with pad_widths[0] elements before and pad_widths[1] after those of its last dimension, the next two for the dimension before it, " +
 		"and so on; dimensions without a pair stay. The new elements are value, converted to the dtype of arg, or 0. " +
 		"A negative width takes elements away: element j of a dimension with left width l is element j-l of arg where there is one, else value."})

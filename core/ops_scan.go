@@ -8,7 +8,7 @@ import (
 // scan fills a row for an op that keeps every prefix of a fold along one
 // dimension. In its expressions arg has the type of the result, and so has init.
 func scan(name string, accept Accept, resultType func(dtype.Type) dtype.Type, combine func() Op,
-	identity func(dtype.Type) scalar.Value, torch, doc string) OpInfo {
+	identity func(dtype.Type) scalar.Value, torch, torchCall, doc string) OpInfo {
 	if resultType == nil {
 		resultType = func(t dtype.Type) dtype.Type { return t }
 	}
@@ -36,7 +36,7 @@ func scan(name string, accept Accept, resultType func(dtype.Type) dtype.Type, co
 			return inferScan(f, op, resultType, args)
 		},
 		NeedsWhole: wholeDim(1), Eval: evalScan,
-		Combine: combine, Identity: identity, Torch: torch, Doc: doc + scanDoc}
+		Combine: combine, Identity: identity, Torch: torch, TorchCall: torchCall, Doc: doc + scanDoc}
 }
 
 const scanDoc = " init, if given, is combined before the first element; it is converted to the type of the result. " +
@@ -45,19 +45,21 @@ const scanDoc = " init, if given, is combined before the first element; it is co
 const scanAccumulationDoc = " Integers and bools give Int (UInt64 stays); floating-point and complex types are kept."
 
 var CumsumOp = def(scan("cumsum", AcceptAll, accumulated, func() Op { return AddOp.Op() }, number(0),
-	"torch.cumsum(arg, dim) if init is None else torch.cumsum(arg, dim) + init",
+	"torch.cumsum(arg, dim) if init is None else torch.cumsum(arg, dim) + init", "rows.scan(torch.cumsum, torch.add, arg, dim, init, device)",
 	"The sums of the elements of arg up to and including each position along dim."+scanAccumulationDoc))
 
 var CumprodOp = def(scan("cumprod", AcceptAll, accumulated, func() Op { return MulOp.Op() }, number(1),
-	"torch.cumprod(arg, dim) if init is None else torch.cumprod(arg, dim) * init",
+	"torch.cumprod(arg, dim) if init is None else torch.cumprod(arg, dim) * init", "rows.scan(torch.cumprod, torch.mul, arg, dim, init, device)",
 	"The products of the elements of arg up to and including each position along dim."+scanAccumulationDoc))
 
 var CummaxOp = def(scan("cummax", AcceptReal, nil, func() Op { return MaximumOp.Op() }, least,
 	"torch.cummax(arg, dim).values if init is None else torch.maximum(torch.cummax(arg, dim).values, torch.tensor(init, dtype=arg.dtype))",
+	"rows.scan_extreme(torch.cummax, torch.maximum, arg, dim, init, device)",
 	"The largest of the elements of arg up to and including each position along dim, NaN from the first NaN on. The type is that of arg."))
 
 var CumminOp = def(scan("cummin", AcceptReal, nil, func() Op { return MinimumOp.Op() }, greatest,
 	"torch.cummin(arg, dim).values if init is None else torch.minimum(torch.cummin(arg, dim).values, torch.tensor(init, dtype=arg.dtype))",
+	"rows.scan_extreme(torch.cummin, torch.minimum, arg, dim, init, device)",
 	"The smallest of the elements of arg up to and including each position along dim, NaN from the first NaN on. The type is that of arg."))
 
 // numberAs returns the optional scalar argument a converted to t. A number of a

@@ -39,8 +39,8 @@ var ArgsortOp = def(OpInfo{Name: "argsort", Group: groupSort, Class: Sort,
 		})
 		return nil
 	},
-	Torch: "torch.argsort(arg, dim=dim, descending=descending, stable=True)",
-	Doc:   "The positions (Int) along dim of the elements of arg in ascending order, or in descending order. stable has no effect." + orderDoc})
+	Torch: "torch.argsort(arg, dim=dim, descending=descending, stable=True)", TorchCall: "torch.argsort(rows.sortable(arg), dim=dim, descending=descending, stable=True)",
+	Doc: "The positions (Int) along dim of the elements of arg in ascending order, or in descending order. stable has no effect." + orderDoc})
 
 var TopkOp = def(OpInfo{Name: "topk", Results: []string{"values", "indices"}, Group: groupSort, Class: Sort,
 	Signatures: signature(Param{Name: "arg", Kind: TensorIn}, Param{Name: "k", Kind: Extent},
@@ -76,7 +76,8 @@ var TopkOp = def(OpInfo{Name: "topk", Results: []string{"values", "indices"}, Gr
 		})
 		return nil
 	},
-	Torch: "(lambda o, a=arg, d=dim: (torch.gather(a, d, o), o))(torch.argsort(arg, dim=dim, descending=largest, stable=True).narrow(dim, 0, k))",
+	Torch:     "(lambda o, a=arg, d=dim: (torch.gather(a, d, o), o))(torch.argsort(arg, dim=dim, descending=largest, stable=True).narrow(dim, 0, k))",
+	TorchCall: "rows.topk(arg, k, dim, largest)",
 	Doc: "The k largest (or smallest) elements of arg along dim and their positions (Int), the largest (or smallest) first whatever sorted says. " +
 		"k must not be larger than the size of dim." + orderDoc})
 

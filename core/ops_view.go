@@ -340,8 +340,9 @@ var StrideOrderOp = def(OpInfo{Name: "stride_order", Group: groupView, Class: Vi
 		inf.Results = []TensorResult{{f.vals[args[0].Tensor].DType, Domain{Root: axes, Logical: axes, Alloc: alloc}}}
 		return inf, nil
 	},
-	Eval:  copyInOrder,
-	Torch: "arg.permute([stride_order.index(len(stride_order) - 1 - i) for i in range(len(stride_order))]).contiguous().permute([len(stride_order) - 1 - s for s in stride_order])",
+	Eval:      copyInOrder,
+	TorchCall: "arg", // in the order that is asked of every result
+	Torch:     "arg.permute([stride_order.index(len(stride_order) - 1 - i) for i in range(len(stride_order))]).contiguous().permute([len(stride_order) - 1 - s for s in stride_order])",
 	Doc: "arg, laid out in memory so that dimension i has the stride of rank stride_order[i], 0 being the smallest. " +
 		"Only an output of the fusion shows it: operations on the result are laid out as always."})
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from nvfuser_go import torch_rows
+from nvfuser_go import torch_attention, torch_rows
 from nvfuser_go.errors import FusionError
 
 # How an argument is seen that is not the whole tensor: its dtype, sizes, strides and offset, in elements of that dtype
@@ -23,7 +23,7 @@ View = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int]
 def prepare_call(spec: str, views: Sequence[View | None], device: torch.device) -> Callable[..., tuple[Any, ...]]:
     """The callable for a call: it takes tensors and numbers, one for each of `views`, and gives a tuple of results.
 
-    spec is an object with the keys called and where (the operation and the line, for messages), class (of the row),
+    spec is an object with the keys called and where (the operation and the line, for messages),
     expression, parameters (pairs of a name and its value as Python; "_0" is argument 0), and results (objects of dtype,
     sizes, strides, kept). views say how to see the tensors among the arguments; None: as they are.
 
@@ -66,7 +66,7 @@ def _function(expression: str, parameters: tuple[tuple[str, str], ...], count: i
     names = ", ".join(name for name, _ in parameters)
     values = ", ".join(value for _, value in parameters)
     text = f"lambda {arguments}: (lambda {names}: {expression})({values})"
-    return eval(text, {"torch": torch, "F": torch.nn.functional, "rows": torch_rows})
+    return eval(text, {"torch": torch, "F": torch.nn.functional, "rows": torch_rows, "attention": torch_attention})
 
 
 def _seen(arguments: tuple[Any, ...], views: list[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -91,8 +91,13 @@ def _computed(compute: Callable[..., Any], device: torch.device, arguments: tupl
     """The values of the expression. What torch does not do on a type, it does on a wider one or on the same bits."""
     try:
         values = compute(device, *arguments)
-    except NotImplementedError:
-        values = compute(device, *(_widened(x) for x in arguments))
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:  # NotImplementedError among them
+        wider = [_widened(x) for x in arguments]
+        if all(x is y for x, y in zip(wider, arguments, strict=True)):
+            raise
+        values = compute(device, *wider)
     return (values,) if isinstance(values, torch.Tensor) else values
 
 

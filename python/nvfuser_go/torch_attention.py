@@ -1,0 +1,181 @@
+"""Attention by torch, with the results that the operations sdpfa_fwd and sdpfa_bwd have.
+
+On a CUDA device torch's own kernels are called where they take the tensors: which one follows from types and shapes
+alone, so that a backward call uses what its forward call used, whose random numbers it draws again.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+_aten = torch.ops.aten
+
+
+def sdpfa_fwd(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    mask: Tensor | None,
+    dropout_p: float | None,
+    is_causal: bool | None,
+    scale: float | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Output, logsumexp, seed and offset."""
+    dropout, causal = dropout_p or 0.0, bool(is_causal)
+    kernel = _kernel(query, key, value, causal) if bias is None and mask is None else None
+    if kernel == "flash":
+        q, k, v = _dense(query, key, value)
+        found = _aten._scaled_dot_product_flash_attention(q, k, v, dropout, causal, False, scale=scale)
+        return found[0], found[1], *(_state(found[6], 0, dropout), _state(found[6], 1, dropout))
+    if kernel == "efficient":
+        q, k, v = _dense(query, _repeated(key, query), _repeated(value, query))
+        found = _aten._scaled_dot_product_efficient_attention(q, k, v, None, True, dropout, causal, scale=scale)
+        zero = _zero(query)
+        return found[0], found[1][:, :, : query.shape[2]], *(found[2:4] if dropout else (zero, zero))
+    return _spelled(query, key, value, bias, mask, dropout, causal, scale)
+
+
+def sdpfa_bwd(
+    grad_output: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float | None,
+    is_causal: bool | None,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    scale: float | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of query, key and value."""
+    dropout, causal = dropout_p or 0.0, bool(is_causal)
+    kernel = _kernel(query, key, value, causal)
+    if kernel == "flash":
+        d, q, k, v, o = _dense(grad_output, query, key, value, output)
+        state = torch.stack([_bits(philox_seed), _bits(philox_offset)]).to(query.device).view(torch.uint64)
+        most = (query.shape[2], key.shape[2])
+        found = _aten._scaled_dot_product_flash_attention_backward(
+            d, q, k, v, o, logsumexp.contiguous(), None, None, *most, dropout, causal, state, state[:0], scale=scale
+        )
+        return tuple(found[:3])
+    if kernel == "efficient":
+        d, q, k, v, o = _dense(grad_output, query, _repeated(key, query), _repeated(value, query), output)
+        padded = torch.nn.functional.pad(logsumexp, (0, -query.shape[2] % 32), value=math.inf)
+        seed, offset = _bits(philox_seed).to(query.device), _bits(philox_offset).to(query.device)
+        wanted = [True, True, True, False]
+        found = _aten._scaled_dot_product_efficient_attention_backward(
+            d, q, k, v, None, o, padded, seed, offset, dropout, wanted, causal, scale=scale
+        )
+        return found[0], _summed(found[1], key), _summed(found[2], value)
+    if dropout:
+        raise NotImplementedError("the gradient of attention with dropout has no kernel for these types and sizes")
+    return _spelled_gradients(grad_output, query, key, value, output, logsumexp, causal, scale)
+
+
+def _kernel(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> str | None:
+    """Which of torch's kernels computes attention without bias and mask."""
+    features, of_values = query.shape[3], value.shape[3]
+    if query.device.type != "cuda" or min(*query.shape, *key.shape, *value.shape) == 0:
+        return None
+    if query.dtype in (torch.float16, torch.bfloat16):
+        square = not causal or query.shape[2] == key.shape[2]
+        if features == of_values and features % 8 == 0 and features <= 256 and square:
+            return "flash"
+        return "efficient" if features % 8 == 0 and of_values % 8 == 0 else None
+    return "efficient" if query.dtype is torch.float32 and features % 4 == 0 and of_values % 4 == 0 else None
+
+
+def _dense(*tensors: Tensor) -> list[Tensor]:
+    """The kernels read features that lie side by side, at addresses and strides of 16 bytes."""
+    return [
+        x
+        if x.stride(-1) == 1 and all(s % 8 == 0 for s in x.stride()[:-1]) and x.storage_offset() % 8 == 0
+        else x.contiguous()
+        for x in tensors
+    ]
+
+
+def _repeated(x: Tensor, query: Tensor) -> Tensor:
+    """Heads of key or value, one for each of query."""
+    groups = query.shape[1] // max(x.shape[1], 1)
+    return x if groups == 1 else x.repeat_interleave(groups, 1)
+
+
+def _summed(gradient: Tensor, like: Tensor) -> Tensor:
+    groups = gradient.shape[1] // max(like.shape[1], 1)
+    return gradient if groups == 1 else gradient.unflatten(1, (like.shape[1], groups)).sum(2)
+
+
+def _zero(like: Tensor) -> Tensor:
+    return torch.zeros((), dtype=torch.int64, device=like.device)
+
+
+def _bits(x: Tensor) -> Tensor:
+    return x.view(torch.int64) if x.dtype is torch.uint64 else x.long()
+
+
+def _state(state: Tensor, which: int, dropout: float) -> Tensor:
+    return _bits(state)[which] if dropout else _zero(state)
+
+
+def _scores(query: Tensor, key: Tensor, causal: bool, scale: float | None) -> Tensor:
+    """The scores in Float or Double, -inf where a query does not see a key."""
+    scores = query @ key.mT * (max(query.shape[3], 1) ** -0.5 if scale is None else scale)
+    if causal:
+        rows = torch.arange(query.shape[2], device=query.device).unsqueeze(1)
+        hidden = torch.arange(key.shape[2], device=query.device) > rows
+        scores = scores.masked_fill(hidden, -math.inf)
+    return scores
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x if x.dtype is torch.float64 else x.float()
+
+
+def _spelled(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    mask: Tensor | None,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    q, k, v = _wide(query), _wide(_repeated(key, query)), _wide(_repeated(value, query))
+    scores = _scores(q, k, causal, scale)
+    for added in (bias, mask):
+        if added is not None and added.dtype is torch.bool:
+            scores = scores.masked_fill(~added, -math.inf)
+        elif added is not None:
+            scores = scores + _wide(added)
+    logsumexp = torch.logsumexp(scores, -1)
+    weights = torch.softmax(scores, -1)
+    if bias is not None or mask is not None:
+        weights = torch.where((logsumexp == -math.inf).unsqueeze(-1), 0.0, weights)
+    if dropout:
+        weights = torch.nn.functional.dropout(weights, dropout, training=True)
+    zero = _zero(query)
+    return weights @ v, logsumexp, zero, zero
+
+
+def _spelled_gradients(
+    grad_output: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: Tensor,
+    logsumexp: Tensor,
+    causal: bool,
+    scale: float | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """T. Dao, "FlashAttention-2" (2023), section 3.2."""
+    d, q, k, v = _wide(grad_output), _wide(query), _wide(_repeated(key, query)), _wide(_repeated(value, query))
+    weights = torch.exp(_scores(q, k, causal, scale) - logsumexp.unsqueeze(-1))
+    weights = torch.where((logsumexp == -math.inf).unsqueeze(-1), 0.0, weights)
+    of_weights = d @ v.mT - (d * _wide(output)).sum(-1, keepdim=True)
+    of_scores = weights * of_weights * (max(query.shape[3], 1) ** -0.5 if scale is None else scale)
+    return of_scores @ k, _summed(of_scores.mT @ q, key), _summed(weights.mT @ d, value)

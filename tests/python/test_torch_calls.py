@@ -1,0 +1,112 @@
+"""The calls that compute operations by torch, as plans make them, against the CPU executor."""
+
+import json
+
+import pytest
+import torch
+from sweep_cases import Case, accepted, cases
+from sweep_reference import difference
+from test_sweep import RANDOM, TABLE, Program, show
+
+from nvfuser_go import _C, DataType, Unsupported
+from nvfuser_go.torch_calls import prepare_call
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+CPU = torch.device("cpu")
+
+# Classes whose results are elements of their operands, or follow from positions alone.
+EXACT = {"view", "resize", "gather", "factory", "sort"}
+
+# Rows for which torch gives NaN where the divisor is subnormal.
+NOT_SUBNORMAL = {"fmod", "mod", "remainder"}
+
+# Rows whose intermediate results overflow in Float for the powers of two that Float8_e8m0fnu holds.
+OVERFLOWS = {"lerp", "pow"}
+
+# How far a result may be from the one that is rounded once, in parts of the largest element.
+EPSILON = {
+    torch.float8_e4m3fn: 2**-3,
+    torch.float8_e5m2: 2**-2,
+    torch.float8_e8m0fnu: 1.0,
+    torch.float16: 2**-9,
+    torch.bfloat16: 2**-6,
+    torch.float32: 2**-18,
+    torch.complex64: 2**-18,
+    torch.float64: 2**-44,
+    torch.complex128: 2**-44,
+}
+
+
+def calls_of(program: Program) -> list[dict]:
+    return json.loads(_C.ask_scheduler(program.fd.fusion._core, 3, "", program.inputs, ""))
+
+
+def name_of(value: object) -> str:
+    """The name by which a call has a tensor, such as tv0; fusions show it as T0_g."""
+    return "tv" + str(value).split("_")[0][1:]
+
+
+def by_torch(program: Program) -> list[torch.Tensor]:
+    """The outputs of a program, each of its expressions computed by a call."""
+    fusion = program.fd.fusion
+    tensors = {name_of(v): x for v, x in zip(fusion.inputs(), program.inputs, strict=True)}
+    for call in calls_of(program):
+        arguments = [tensors[o["tensor"]] if o["tensor"] else eval(o["number"]) for o in call["operands"]]
+        run = prepare_call(json.dumps(call), [None] * len(arguments), CPU)
+        results = run(*arguments)
+        for name, result, wanted in zip(call["writes"], results, call["results"], strict=True):
+            assert type(result) is torch.Tensor and list(result.shape) == wanted["sizes"]
+            assert str(result.dtype) == "torch." + wanted["dtype"]
+            assert all(
+                n <= 1 or a == b for n, a, b in zip(result.shape, result.stride(), wanted["strides"], strict=True)
+            )
+            assert not result.requires_grad and result.storage_offset() == 0
+            tensors[name] = result
+    return [tensors[name_of(v)] for v in fusion.outputs()]
+
+
+def wrong(row: dict, got: torch.Tensor, want: torch.Tensor) -> str | None:
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return f"{got.dtype} {list(got.shape)}, expected {want.dtype} {list(want.shape)}"
+    if (row["class"] in EXACT and row["name"] != "embedding_fwd") or want.dtype not in EPSILON:
+        return difference(got, want, 0, 0.0, False)
+    wide = torch.complex128 if want.is_complex() else torch.float64
+    g, w = (x.float().to(wide) if x.dtype.itemsize == 1 else x.to(wide) for x in (got, want))
+    if row["name"] in NOT_SUBNORMAL:
+        w = torch.where(torch.isnan(g), g, w)
+    finite = torch.isfinite(w)
+    largest = w[finite].abs().max().item() if finite.any() else 0.0
+    atol = EPSILON[want.dtype] * max(largest, 2.0**-10)
+    if torch.allclose(g, w, rtol=4 * EPSILON[want.dtype], atol=atol, equal_nan=True):
+        return None
+    return f"{got.flatten()[:8].tolist()}, expected {want.flatten()[:8].tolist()}"
+
+
+def problem(row: dict, case: Case, layout: str, dynamic: bool) -> str | None:
+    program = Program(row, case, layout, dynamic, again=False)
+    want = program.fd.execute(program.inputs)
+    for i, (g, w) in enumerate(zip(by_torch(program), want, strict=True)):
+        found = wrong(row, g, w)
+        if found:
+            return f"output {i}: {found}"
+    return None
+
+
+@pytest.mark.parametrize("name", [n for n, row in TABLE.items() if n not in RANDOM and row["class"] != "query"])
+def test_row(name: str) -> None:
+    row, failures = TABLE[name], []
+    for dtype in accepted(row):
+        if row["name"] in OVERFLOWS and dtype is DataType.Float8_e8m0fnu:
+            continue
+        for case in cases(row, dtype):
+            for layout, dynamic in (("dense", False), ("gapped", True)):
+                try:
+                    found = problem(row, case, layout, dynamic)
+                except Unsupported as refused:
+                    found = None if "torch does not compute on UInt64" in str(refused) else str(refused)
+                except Exception as error:
+                    found = f"{type(error).__name__}: {error}"
+                if found:
+                    failures.append(f"{dtype} {layout} {show(case.args)}: {found}")
+    assert not failures, f"{len(failures)} cases are wrong:\n" + "\n".join(failures[:25])
