@@ -128,7 +128,8 @@ func (a *assembly) merge(lives []life) {
 	for _, p := range phases {
 		members := byPhase[p]
 		arenas[p] = members[0]
-		offsets, total := placeByLife(members, lives, func(w int) int64 { return d.Workspaces[w].Bytes })
+		// What has no elements needs a place too: no other argument of a kernel begins there.
+		offsets, total := placeByLife(members, lives, func(w int) int64 { return max(d.Workspaces[w].Bytes, 1) })
 		for k, w := range members {
 			places[w] = memory{cudadrv.WorkspacePointer, members[0], offsets[k]}
 		}

@@ -283,3 +283,22 @@ func TestDeviceCopiesToGaps(t *testing.T) {
 		}
 	}
 }
+
+// TestDeviceNothingBetweenKernels: a value without elements that one kernel makes
+// and another reads does not begin where what is made of it does.
+func TestDeviceNothingBetweenKernels(t *testing.T) {
+	f := parsed(t, `%0 = tensor c128 [3, -1, 1, -1] contiguity=[yes, no, none, yes]
+%1 = mul %0, false
+%2 = squeeze %1 dims=[2] squeeze_expanded=false
+%3 = sum %2 dims=[0, 1, 2] keepdim=false dtype=c128
+%4 = broadcast %3 is_broadcast_dim=[true, true, true, true]
+%5 = cat [%4, %4] dim=0 manual_padding=false
+%6 = sub %5, -3:i64
+output %6
+`)
+	for _, sizes := range [][]int64{{3, 2, 1, 0}, {3, 2, 1, 5}, {3, 0, 1, 5}} {
+		c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 7, sizes)}
+		ok, err := checkDevice(t, c, 0, never)
+		require.True(t, ok, err)
+	}
+}
