@@ -255,6 +255,7 @@ func TestEviction(t *testing.T) {
 	for i := range 8 {
 		_, err := d.Compile(text(i), options)
 		require.NoError(t, err)
+		d.store.eviction.Wait()
 		path := filepath.Join(f.folder, testKey(text(i), "fake").file())
 		require.NoError(t, os.Chtimes(path, hour, hour.Add(time.Duration(i)*time.Minute)))
 	}
@@ -266,6 +267,7 @@ func TestEviction(t *testing.T) {
 	for i := range 2 {
 		_, err := d.Compile(text(8+i), options)
 		require.NoError(t, err)
+		d.store.eviction.Wait()
 	}
 	u := NewStore(f.folder, 1, nil).Usage()
 	require.LessOrEqual(t, u.Bytes, int64(7_500))
@@ -275,7 +277,7 @@ func TestEviction(t *testing.T) {
 	require.False(t, f.compile(text(0)))
 	require.False(t, f.compile(text(9)))
 	require.True(t, f.compile(text(1)), "the oldest went first")
-	_, err := f.driver(100).Compile("large", options) // larger than all may be
+	_, err := f.driver(50).Compile("large", options) // larger than all may be
 	require.NoError(t, err)
 	require.True(t, f.compile("large"))
 	require.Empty(t, f.warnings)
@@ -342,6 +344,7 @@ func TestTwoProcesses(t *testing.T) {
 			c, err := d.Compile(source, options)
 			require.NoError(t, err)
 			require.Equal(t, source, string(c.Cubin))
+			store.eviction.Wait()
 		}
 		return
 	}
@@ -417,6 +420,7 @@ func TestMostEntries(t *testing.T) {
 	d := NewDriver(f.below, store, "program", 1)
 	for i := range 100 {
 		d.Keep(fmt.Sprint(i), []byte("x"))
+		store.eviction.Wait()
 		require.LessOrEqual(t, store.Usage().Plans, 20)
 	}
 	require.GreaterOrEqual(t, store.Usage().Plans, 15)

@@ -30,6 +30,8 @@ type Store struct {
 	readOnly bool  // a file could not be written: no more are
 	size     int64 // of all entries when they were last counted and since; -1: not counted
 	count    int   // of them
+	evicting bool
+	eviction sync.WaitGroup // at most one
 }
 
 // maxEntries keeps a folder from being slow to list.
@@ -186,7 +188,7 @@ func (s *Store) put(k key, body []byte) {
 		s.problem("compiled kernels are not kept in %s: %v", s.folder, reason(err))
 		return
 	}
-	s.evict(int64(len(b)))
+	s.added(int64(len(b)))
 }
 
 // temporary is how the names of files begin that are being written.
@@ -211,37 +213,51 @@ func replace(folder, name string, b []byte) error {
 	return err
 }
 
-// evict removes the entries that were not used for longest, if with added bytes
-// more there are too many. Other processes may do the same at once.
-func (s *Store) evict(added int64) {
+// added counts an entry, and has others removed if there are too many now. Nobody
+// waits for that: a folder with as many entries as there may be takes a fifth of a
+// second to list.
+func (s *Store) added(size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.size >= 0 {
-		s.size, s.count = s.size+added, s.count+1
+	isCounted := s.size >= 0
+	if isCounted {
+		s.size, s.count = s.size+size, s.count+1
 	}
-	if s.size >= 0 && s.size <= s.limit && s.count <= s.most {
+	if s.evicting || isCounted && s.size <= s.limit && s.count <= s.most {
 		return
 	}
+	s.evicting = true
+	s.eviction.Go(func() {
+		size, count := s.evict()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.size, s.count, s.evicting = size, count, false
+	})
+}
+
+// evict counts the entries, and if there are too many removes those that were not
+// used for longest. It returns what is left. Other processes may do the same at once.
+func (s *Store) evict() (size int64, count int) {
 	files := s.entries(time.Now().Add(-time.Hour))
 	slices.SortFunc(files, func(a, b entryFile) int {
 		return cmp.Or(a.modified.Compare(b.modified), strings.Compare(a.path, b.path))
 	})
-	s.size, s.count = 0, len(files)
 	for _, f := range files {
-		s.size += f.size
+		size += f.size
 	}
-	if s.size <= s.limit && s.count <= s.most {
-		return
+	if count = len(files); size <= s.limit && count <= s.most {
+		return size, count
 	}
 	const keep = 0.75 // so that it is not done for each entry
 	for _, f := range files {
-		if float64(s.size) <= keep*float64(s.limit) && float64(s.count) <= keep*float64(s.most) {
+		if float64(size) <= keep*float64(s.limit) && float64(count) <= keep*float64(s.most) {
 			break
 		}
 		if os.Remove(f.path) == nil {
-			s.size, s.count = s.size-f.size, s.count-1
+			size, count = size-f.size, count-1
 		}
 	}
+	return size, count
 }
 
 type entryFile struct {
