@@ -22,5 +22,8 @@ func (p *Plan) EvaluateCall(c *TorchCall, addresses []unsafe.Pointer, inputs []I
 	return p.evaluateCall(c, addresses, &Call{Inputs: inputs})
 }
 
+// Words shows how words are computed.
+func (d *DeviceProgram) Words() string { return d.words.String() }
+
 // Element reads an element.
 func Element(t dtype.Type, b []byte) scalar.Value { return element(t, b) }

@@ -46,7 +46,7 @@ func (k *keeping) keep() {
 	d := k.p.Device
 	bytes := d.encode()
 	told, _, err := decode(bytes, d.Device)
-	if err == nil && d.like(told, &told.words) && len(d.Calls) == 0 && reflect.DeepEqual(d.Phases, []Phase{k.p.onePhase()}) {
+	if err == nil && d.like(told, &told.words) && d.words.String() == told.words.String() && len(d.Calls) == 0 && reflect.DeepEqual(d.Phases, []Phase{k.p.onePhase()}) {
 		k.by.Keep(k.of, bytes)
 	}
 }

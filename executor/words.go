@@ -124,6 +124,16 @@ func newHostProgram(words []int, program *scalar.Program, symbols []symbolSource
 	}}}
 }
 
+// String shows all of the words and programs.
+func (w *hostWords) String() string {
+	text := fmt.Sprintf("%+v\n", w.list)
+	for i := range w.programs {
+		p := &w.programs[i]
+		text += fmt.Sprintf("%v = %+v of %+v\n", p.words, p.program.Data(), p.symbols)
+	}
+	return text
+}
+
 // evaluate fills words, one for each of the list. It reports false if that is not
 // simple: then explain says what is the matter.
 func (w *hostWords) evaluate(inputs []Input, words []uint64) (ok bool) {

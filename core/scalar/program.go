@@ -11,7 +11,8 @@ import (
 // without allocating. It never changes; any number of goroutines may run it.
 type Program struct {
 	data    ProgramData
-	scratch int // registers after those of data, for operands
+	ids     []ID // of symbols, as they were declared; of a program that was compiled
+	scratch int  // registers after those of data, for operands
 }
 
 // ProgramData are a program as data. Symbols are in the first registers, then
@@ -26,8 +27,6 @@ type ProgramData struct {
 type ProgramSymbol struct {
 	Type  dtype.Type
 	Facts Facts
-
-	id ID // as it was declared
 }
 
 // An Instruction computes a register from ones before it.
@@ -66,7 +65,7 @@ func (t *Table) Compile(ids []ID) *Program {
 		register[id] = int32(i)
 	}
 	for _, id := range symbols {
-		p.data.Symbols = append(p.data.Symbols, ProgramSymbol{t.Type(id), t.facts[id], t.Declared(id)})
+		p.data.Symbols, p.ids = append(p.data.Symbols, ProgramSymbol{t.Type(id), t.facts[id]}), append(p.ids, t.Declared(id))
 	}
 	for _, id := range others {
 		x := Instruction{Op: t.Op(id), Value: Value{Type: t.Type(id)}}
@@ -123,8 +122,8 @@ func (p *Program) Data() ProgramData { return p.data }
 // Symbols returns how many symbols there are.
 func (p *Program) Symbols() int { return len(p.data.Symbols) }
 
-// Symbol returns symbol i as it was declared. One may be there twice.
-func (p *Program) Symbol(i int) ID { return p.data.Symbols[i].id }
+// Symbol returns symbol i of a program that was compiled, as it was declared. One may be there twice.
+func (p *Program) Symbol(i int) ID { return p.ids[i] }
 
 // Registers returns how many values [Program.Run] needs room for.
 func (p *Program) Registers() int { return len(p.data.Symbols) + len(p.data.Code) + p.scratch }
