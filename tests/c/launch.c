@@ -160,6 +160,39 @@ static void test_launch(void) {
   nvf_plan_release(plan);
 }
 
+/* Torch is called from Python alone. */
+static void test_calls(void) {
+  nvf_executor executor = executor_of(
+      "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n"
+      "%1 = relu %0\n"
+      "%2 = matmul %1, %1\n"
+      "%3 = sin %2\n"
+      "output %3\n");
+  nvf_plan plan = 0;
+  const nvf_plan_description *d = NULL;
+  Matrix x;
+  matrix(&x, 64, 64, 0x700000010000);
+  SUCCEEDS(nvf_prepare(executor, &x.input, 1, NVF_ANY_DEVICE, &plan, &d, &error));
+  EXPECT(d && d->num_calls == 1 && d->num_workspaces == 2 && d->num_outputs == 1);
+  void *output = (void *)0x700000020000, *workspaces[2] = {(void *)0x700000030000, (void *)0x700000040000};
+  recorded();
+  REFUSED(nvf_launch(plan, &x.input, 1, &output, 1, workspaces, 2, 0, 0, NULL, &error), NVF_UNSUPPORTED, "from Python alone");
+  EXPECT(!strstr(recorded(), "cuLaunchKernelEx"));
+  nvf_plan_release(plan);
+
+  SUCCEEDS(nvf_executor_simulate(executor, 0, &error));
+  float memory[16] = {0}, result[16];
+  x.input.data = memory;
+  x.input.device_type = NVF_CPU;
+  x.sizes[0] = x.sizes[1] = x.strides[0] = 4;
+  output = result;
+  SUCCEEDS(nvf_prepare(executor, &x.input, 1, NVF_ANY_DEVICE, &plan, &d, &error));
+  EXPECT(d && d->num_calls == 1 && d->device_type == NVF_CPU);
+  REFUSED(nvf_run(plan, &x.input, 1, &output, 1, 0, &error), NVF_UNSUPPORTED, "matmul() is computed by torch");
+  nvf_plan_release(plan);
+  nvf_executor_destroy(executor);
+}
+
 /* A second device has its own context, and the caller's stays. */
 static void test_devices(void) {
   nvf_executor executor = executor_of_relu();
@@ -398,6 +431,7 @@ int main(void) {
   test_devices();
   test_scalars();
   test_workspaces();
+  test_calls();
   test_random_in_place();
   test_threads();
   test_release();

@@ -1,6 +1,7 @@
 """The calls that compute operations by torch, as plans make them, against the CPU executor."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -47,16 +48,20 @@ def name_of(value: object) -> str:
     return "tv" + str(value).split("_")[0][1:]
 
 
-def by_torch(program: Program) -> list[torch.Tensor]:
-    """The outputs of a program, each of its expressions computed by a call."""
+def by_torch(program: Program, put: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> list[torch.Tensor]:
+    """The outputs of a program, each of its expressions computed by a call on a device, which put brings tensors to."""
     fusion = program.fd.fusion
-    tensors = {name_of(v): x for v, x in zip(fusion.inputs(), program.inputs, strict=True)}
+    tensors = {
+        name_of(v): put(x) if isinstance(x, torch.Tensor) else x
+        for v, x in zip(fusion.inputs(), program.inputs, strict=True)
+    }
     for call in calls_of(program):
         arguments = [tensors[o["tensor"]] if o["tensor"] else eval(o["number"]) for o in call["operands"]]
-        run = prepare_call(json.dumps(call), [None] * len(arguments), CPU)
+        run = prepare_call(json.dumps(call), [None] * len(arguments), device)
         results = run(*arguments)
         for name, result, wanted in zip(call["writes"], results, call["results"], strict=True):
-            assert type(result) is torch.Tensor and list(result.shape) == wanted["sizes"]
+            assert type(result) is torch.Tensor and result.device.type == device.type
+            assert list(result.shape) == wanted["sizes"]
             assert str(result.dtype) == "torch." + wanted["dtype"]
             assert all(
                 n <= 1 or a == b for n, a, b in zip(result.shape, result.stride(), wanted["strides"], strict=True)
@@ -83,11 +88,18 @@ def wrong(row: dict, got: torch.Tensor, want: torch.Tensor) -> str | None:
     return f"{got.flatten()[:8].tolist()}, expected {want.flatten()[:8].tolist()}"
 
 
-def problem(row: dict, case: Case, layout: str, dynamic: bool) -> str | None:
+def problem(
+    row: dict, case: Case, layout: str, dynamic: bool, put: Callable = lambda x: x, device: torch.device = CPU
+) -> str | None:
+    """What is wrong with the results of a case; None: nothing, or torch does not compute on its type."""
     program = Program(row, case, layout, dynamic, again=False)
     want = program.fd.execute(program.inputs)
-    for i, (g, w) in enumerate(zip(by_torch(program), want, strict=True)):
-        found = wrong(row, g, w)
+    try:
+        got = by_torch(program, put, device)
+    except Unsupported as refused:
+        return None if "torch does not compute on UInt64" in str(refused) else str(refused)
+    for i, (g, w) in enumerate(zip(got, want, strict=True)):
+        found = wrong(row, g.cpu(), w)
         if found:
             return f"output {i}: {found}"
     return None
@@ -103,8 +115,6 @@ def test_row(name: str) -> None:
             for layout, dynamic in (("dense", False), ("gapped", True)):
                 try:
                     found = problem(row, case, layout, dynamic)
-                except Unsupported as refused:
-                    found = None if "torch does not compute on UInt64" in str(refused) else str(refused)
                 except Exception as error:
                     found = f"{type(error).__name__}: {error}"
                 if found:

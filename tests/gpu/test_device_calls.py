@@ -1,0 +1,158 @@
+"""Calls of torch on the device: rows as plans call them, attention by each of torch's kernels, whole fusions."""
+
+import os
+
+import pytest
+import torch
+from device import DEVICE, execute, put
+from sweep_cases import accepted, cases
+from test_sweep import RANDOM, TABLE, show
+from test_torch_calls import problem
+
+from nvfuser_go import DataType, FusionDefinition
+from nvfuser_go.torch_attention import _kernel, sdpfa_bwd, sdpfa_fwd
+
+EVERY = int(os.environ.get("GPU_TESTS_EVERY", "1"))
+
+pytestmark = [pytest.mark.cuda]
+
+
+# The others are computed by kernels, whatever they are part of.
+ROWS = [n for n, row in TABLE.items() if n not in RANDOM and row["class"] not in ("query", "elementwise", "composite")]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_row(name: str) -> None:
+    row, failures, count = TABLE[name], [], 0
+    for dtype in accepted(row):
+        for case in cases(row, dtype):
+            count += 1
+            if count % EVERY:
+                continue
+            layout = ("dense", "gapped")[count // EVERY % 2]
+            try:
+                found = problem(row, case, layout, bool(count // EVERY % 3), put, torch.device(DEVICE))
+            except Exception as error:
+                found = f"{type(error).__name__}: {error}"
+            if found:
+                failures.append(f"{dtype} {layout} {show(case.args)}: {found}")
+    assert not failures, f"{len(failures)} cases are wrong:\n" + "\n".join(failures[:10])
+
+
+ATTENTION = [  # dtype, heads, heads of keys, queries, keys, features, features of values, causal, the kernel
+    (torch.bfloat16, 8, 8, 96, 96, 64, 64, True, "flash"),
+    (torch.float16, 8, 2, 33, 70, 128, 128, False, "flash"),
+    (torch.float16, 4, 2, 40, 72, 64, 64, True, "efficient"),
+    (torch.bfloat16, 4, 4, 64, 64, 64, 32, False, "efficient"),
+    (torch.float32, 4, 2, 45, 45, 36, 36, True, "efficient"),
+    (torch.float32, 2, 2, 17, 19, 7, 5, True, None),
+    (torch.float64, 2, 1, 17, 17, 8, 8, True, None),
+]
+
+
+@pytest.mark.parametrize("dtype, heads, key_heads, queries, keys, features, of_values, causal, kernel", ATTENTION)
+def test_attention(dtype, heads, key_heads, queries, keys, features, of_values, causal, kernel) -> None:
+    torch.manual_seed(1)
+    q = torch.randn(2, heads, queries, features, dtype=dtype, device=DEVICE)
+    k = torch.randn(2, key_heads, keys, features, dtype=dtype, device=DEVICE)
+    v = torch.randn(2, key_heads, keys, of_values, dtype=dtype, device=DEVICE)
+    d = torch.randn(2, heads, queries, of_values, dtype=dtype, device=DEVICE)
+    assert _kernel(q, k, v, causal) == kernel
+    with torch.no_grad():
+        output, logsumexp, seed, offset = sdpfa_fwd(q, k, v, None, None, 0.0, causal, 0.3)
+        gradients = sdpfa_bwd(d, q, k, v, output, logsumexp, 0.0, causal, seed, offset, 0.3)
+    wide = [x.double().requires_grad_() for x in (q, k, v)]
+    groups = heads // key_heads
+    scores = wide[0] @ wide[1].repeat_interleave(groups, 1).mT * 0.3
+    if causal:
+        hidden = torch.ones(queries, keys, dtype=torch.bool, device=DEVICE).tril().logical_not()
+        scores = scores.masked_fill(hidden, -torch.inf)
+    want = torch.softmax(scores, -1) @ wide[2].repeat_interleave(groups, 1)
+    epsilon = {torch.float32: 1e-3, torch.float64: 1e-9}.get(dtype, 3e-2)
+    torch.testing.assert_close(output.double(), want, rtol=epsilon, atol=epsilon)
+    torch.testing.assert_close(logsumexp.double(), torch.logsumexp(scores, -1), rtol=epsilon, atol=epsilon)
+    assert logsumexp.shape == (2, heads, queries)
+    for got, wanted in zip(gradients, torch.autograd.grad(want, wide, d.double()), strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=epsilon, atol=2 * epsilon * wanted.abs().max().item())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_dropout_is_drawn_again(dtype) -> None:
+    """What is dropped follows from seed and offset: the gradient of value is that of the weights that were used."""
+    q, k, v = (torch.randn(1, 2, 64, 64, dtype=dtype, device=DEVICE) for _ in range(3))
+    with torch.no_grad():
+        torch.manual_seed(3)
+        output, logsumexp, seed, offset = sdpfa_fwd(q, k, v, None, None, 0.5, False, None)
+        identity = torch.eye(64, dtype=dtype, device=DEVICE).expand(1, 2, 64, 64).contiguous()
+        torch.manual_seed(3)
+        weights, *_ = sdpfa_fwd(q, k, identity, None, None, 0.5, False, None)
+        again = sdpfa_bwd(identity, q, k, v, output, logsumexp, 0.5, False, seed, offset, None)
+    assert (weights == 0).float().mean() > 0.3
+    torch.testing.assert_close(again[2].float(), weights.mT.float(), rtol=3e-2, atol=3e-2)
+
+
+def block() -> FusionDefinition:
+    with FusionDefinition() as fd:
+        a = fd.define_tensor([-1, -1], [True, True])
+        b = fd.define_tensor([-1, -1], [True, True])
+        s = fd.define_scalar(dtype=DataType.Double)
+        product = fd.ops.matmul(fd.ops.relu(fd.ops.mul(a, s)), b)
+        result = fd.ops.add(fd.ops.sin(product), 1.0)
+        fd.add_output(result)
+        fd.add_output(fd.ops.argsort(result, 1))
+        fd.add_output(product)
+    return fd
+
+
+def check(outputs: list[torch.Tensor], a: torch.Tensor, b: torch.Tensor, s: float) -> None:
+    product = torch.relu(a * s) @ b
+    torch.testing.assert_close(outputs[2], product)
+    torch.testing.assert_close(outputs[0], product.sin() + 1)
+    assert torch.equal(outputs[1], torch.argsort(outputs[0], dim=1, stable=True))
+
+
+def test_fusion() -> None:
+    fd = block()
+    for m, n, s in ((64, 48, 0.5), (64, 48, 0.25), (128, 31, 0.5)):
+        a, b = torch.randn(m, 64, device=DEVICE), torch.randn(64, n, device=DEVICE)
+        check(execute(fd, [a, b, s]), a, b, s)
+
+
+def test_graph() -> None:
+    fd = block()
+    a, b = torch.randn(64, 64, device=DEVICE), torch.randn(64, 48, device=DEVICE)
+    execute(fd, [a, b, 0.5])
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = execute(fd, [a, b, 0.5])
+    for _ in range(2):
+        a.copy_(torch.randn_like(a))
+        graph.replay()
+        torch.cuda.synchronize()
+        check(outputs, a, b, 0.5)
+
+
+def test_nothing_is_left() -> None:
+    fd = block()
+    a, b = torch.randn(512, 512, device=DEVICE), torch.randn(512, 512, device=DEVICE)
+    execute(fd, [a, b, 0.5])
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    for _ in range(50):
+        execute(fd, [a, b, 0.5])
+    assert torch.cuda.memory_allocated() == before
+
+
+def test_out_of_memory_of_a_call() -> None:
+    with FusionDefinition() as fd:
+        a = fd.define_tensor([-1, 2], [True, True])
+        b = fd.define_tensor([2, -1], [True, True])
+        fd.add_output(fd.ops.sin(fd.ops.matmul(fd.ops.sin(a), b)))
+    a, b = torch.randn(1 << 20, 2, device=DEVICE), torch.randn(2, 1 << 20, device=DEVICE)
+    before = torch.cuda.memory_allocated()
+    for _ in range(2):
+        with pytest.raises(torch.OutOfMemoryError):
+            execute(fd, [a, b])
+        assert torch.cuda.memory_allocated() == before
+    small = execute(fd, [a[:8], b[:, :8]])
+    torch.testing.assert_close(small[0], (a[:8].sin() @ b[:, :8]).sin())
