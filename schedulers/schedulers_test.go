@@ -33,6 +33,12 @@ output %3
 output %2
 output %3
 `
+	slices = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = slice %0 start_indices=[0, 0] end_indices=[8, 4] strides=[1, 1] manual_normalization=true
+%2 = slice %0 start_indices=[0, 4] end_indices=[8, 8] strides=[1, 1] manual_normalization=true
+output %1
+output %2
+`
 	scanned = `%0 = tensor f32 [8] contiguity=[yes]
 %1 = cumsum %0 dim=0
 output %1
@@ -112,6 +118,10 @@ func TestRefusals(t *testing.T) {
 		}},
 		{"two outputs", two, []int64{3}, []core.Refusal{
 			{By: "pointwise", Rule: "reference", Tensor: "tv3", Sentence: "tv3 has dimensions that output tv2 has not, and no other output has those of all tensors"},
+			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
+		}},
+		{"slices of one tensor", slices, []int64{8, 8}, []core.Refusal{ // what one thread would copy in full
+			{By: "pointwise", Rule: "reference", Tensor: "tv2", Sentence: "tv2 has dimensions that output tv1 has not, and no other output has those of all tensors"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 		}},
 		{"scan", scanned, []int64{8}, []core.Refusal{

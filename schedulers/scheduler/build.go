@@ -204,6 +204,9 @@ func (g *Segment) Uncovered(reference core.ValID) (core.ValID, error) {
 		changed = false
 		for _, id := range m.Transforms() {
 			t := f.Transform(id)
+			if t.Kind == core.ResizeAxis {
+				continue // loops do not follow it: each thread would run through all that is beyond
+			}
 			for _, side := range [][2][2]core.AxisID{{t.In, t.Out}, {t.Out, t.In}} {
 				if !isCovered(side[0][0]) || !isCovered(side[0][1]) {
 					continue
