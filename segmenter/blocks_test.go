@@ -2,7 +2,6 @@ package segmenter
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/fusionfuzz"
-	"nvfuser_go/core/scalar"
 	"nvfuser_go/internal/golden"
 	"nvfuser_go/passes"
 	"nvfuser_go/schedulers/scheduler"
@@ -37,40 +35,11 @@ func readBlocks(t *testing.T) []*block {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		b := &block{strings.TrimSuffix(filepath.Base(file), ".fusion"), nil, map[string][]core.InputValue{}}
-		b.f, err = core.Parse(string(text))
+		b := &block{strings.TrimSuffix(filepath.Base(file), ".fusion"), nil, nil}
+		b.f, b.inputs, err = fusionfuzz.ParseSized(string(text))
 		require.NoError(t, err, b.name)
-		b.f.Freeze()
-		for line := range strings.Lines(string(text)) {
-			if words := strings.Fields(line); words[0] == "#" {
-				b.inputs[words[1]] = sizes(t, b.f, words[2:])
-			}
-		}
 		require.GreaterOrEqual(t, len(b.inputs), 3, b.name)
 		all = append(all, b)
-	}
-	return all
-}
-
-// elements returns tensors for values, of numbers between -1 and 1, integers from 0 to 7.
-func elements(values []core.InputValue) []fusionfuzz.Input {
-	r := rand.New(rand.NewPCG(1, 2))
-	var all []fusionfuzz.Input
-	for _, v := range values {
-		in := fusionfuzz.Input{Scalar: v.Scalar}
-		if v.Tensor {
-			in.Array = core.NewArray(v.DType, v.Sizes)
-			for k := range int64(in.Array.Len()) {
-				x := scalar.Value{Type: v.DType, I: int64(r.IntN(8)), Re: 2*r.Float64() - 1}
-				if v.DType.IsFloat() {
-					x = core.ConvertScalar(v.DType, scalar.Value{Type: x.Type, Re: x.Re})
-				} else if v.DType.Size() == 1 {
-					x.I %= 2
-				}
-				in.Array.Set(k, x)
-			}
-		}
-		all = append(all, in)
 	}
 	return all
 }
@@ -89,7 +58,7 @@ func TestBlocks(t *testing.T) {
 				if b.inputs[size] == nil {
 					continue
 				}
-				x, err := newTrial(g, elements(b.inputs[size]))
+				x, err := newTrial(g, fusionfuzz.Tame(b.f, b.inputs[size], 1))
 				require.NoError(t, err)
 				want, err := b.f.Eval(x.arrays, x.scalars, x.random)
 				require.NoError(t, err)
