@@ -338,7 +338,7 @@ var stagesText = sync.OnceValue(func() C.const_text {
 		if s.OfDefinition() {
 			ofDefinition = 1
 		}
-		fmt.Fprintf(&b, "%s\t%s\t%s\t%d\n", s.Name, s.Does, s.Takes, ofDefinition)
+		fmt.Fprintf(&b, "%s\t%s\t%s\t%d\n", s.Name, s.Does, s.Arguments(), ofDefinition)
 	}
 	return C.const_text(C.CString(b.String()))
 })

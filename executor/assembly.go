@@ -32,8 +32,9 @@ type assembly struct {
 	pieces  []*piece
 	at      map[core.ValID]*located
 	made    *made
-	dry     bool        // kernels are made and not loaded
-	unkept  atomic.Bool // the device had a say in how the fusion is cut
+	dry     bool              // kernels are made and not loaded
+	log     func(line string) // nil: nobody wants to know why the fusion is cut
+	unkept  atomic.Bool       // the device had a say in how the fusion is cut
 	late    []lateCopy
 	steps   []step
 	uses    [][]int // by workspace: the steps that read or write it
@@ -55,7 +56,8 @@ type step struct{ isCall bool }
 //
 // Errors: Unsupported with what each scheduler says, or the lowering of each
 // candidate, for what neither a kernel nor torch computes; [Bug].
-func (a *assembly) assemble(b *core.Binding) error {
+func (a *assembly) assemble(b *core.Binding) (err error) {
+	defer func() { a.look(err) }()
 	e := a.p.e
 	if e.byHand != nil {
 		return a.assembleByHand(b)
@@ -94,6 +96,9 @@ func (a *assembly) assemble(b *core.Binding) error {
 		if !again {
 			return a.emit()
 		}
+		if a.log != nil {
+			a.log("cut again, as a kernel cannot be made")
+		}
 	}
 }
 
@@ -123,6 +128,7 @@ func (a *assembly) cut() (err error) {
 	o := segmenter.Options{
 		Order:   func(v core.ValID) []int { return a.orders[v] },
 		Refused: func(key string) []core.Refusal { return a.refused[key] },
+		Log:     a.log,
 	}
 	for i := range a.inputs {
 		o.Inputs = append(o.Inputs, scheduler.Placement{Strides: a.inputs[i].Strides, Aligned: a.aligned[i]})

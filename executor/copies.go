@@ -19,8 +19,8 @@ func compact(d *OutputDescription) []int64 {
 }
 
 // copy adds the launch that makes the elements of to those of from, which shares
-// no memory with it.
-func (a *assembly) copy(from, to *located) error {
+// no memory with it. about says so by names.
+func (a *assembly) copy(from, to *located, about string) error {
 	t, err := a.copyTask(from, to)
 	if err != nil {
 		return err
@@ -32,6 +32,7 @@ func (a *assembly) copy(from, to *located) error {
 	if err := a.load(c, 0); err != nil {
 		return err
 	}
+	a.made.parts = append(a.made.parts, part{segment: -1, about: about, f: t.f, task: t, c: c})
 	in := func(i int) memory { return []memory{from.memory, to.memory}[i] }
 	return a.add(nil, t, c, in, nil)
 }

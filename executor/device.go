@@ -45,7 +45,11 @@ func (p *Plan) Counts() cudadrv.ValueCounts {
 // and one for each argument, of a launch with its place in the parameter structure.
 func (d *DeviceProgram) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "on cuda:%d", d.Device)
+	place := "simulated"
+	if d.Device != onHost {
+		place = fmt.Sprintf("on cuda:%d", d.Device)
+	}
+	b.WriteString(place)
 	if d.Draws > 0 {
 		fmt.Fprintf(&b, ", the offset moves by %d", d.Draws)
 	}
@@ -84,8 +88,13 @@ func (d *DeviceProgram) String() string {
 }
 
 func (d *DeviceProgram) showLaunch(b *strings.Builder, i int, m *made) {
-	l := &d.Launches[i]
-	fmt.Fprintf(b, "launch %d: %s, grid %v, block %v", i, l.Function.Name, l.Grid, l.Block)
+	l, name := &d.Launches[i], d.Launches[i].Function.Name
+	fmt.Fprintf(b, "launch %d", i)
+	if m != nil {
+		name = m.launched[i].kernel.Name
+		b.WriteString(m.purpose(i))
+	}
+	fmt.Fprintf(b, ": %s, grid %v, block %v", name, l.Grid, l.Block)
 	if l.Shared > 0 {
 		fmt.Fprintf(b, ", %d bytes of shared memory", l.Shared)
 	}

@@ -20,7 +20,7 @@ func (a *assembly) emit() error {
 	if err := a.copyInputs(); err != nil {
 		return err
 	}
-	for _, x := range a.pieces {
+	for i, x := range a.pieces {
 		var err error
 		switch x.Kind {
 		case segmenter.Kernel:
@@ -31,6 +31,7 @@ func (a *assembly) emit() error {
 		if err != nil {
 			return err
 		}
+		a.made.parts = append(a.made.parts, a.partOf(i, x))
 	}
 	if err := a.copyOutputs(); err != nil {
 		return err
@@ -55,7 +56,11 @@ func (a *assembly) copyInputs() error {
 			to = &located{a.workspace(w), d.DType, d.Sizes, strides, wellAligned, false, true}
 			a.late = append(a.late, lateCopy{to, k})
 		}
-		if err := a.copy(a.input(i), to); err != nil {
+		about := fmt.Sprintf("output %d from %s", k, a.f.Name(o.Val))
+		if d.Alias >= 0 {
+			about = fmt.Sprintf("what output %d becomes, from %s", k, a.f.Name(o.Val))
+		}
+		if err := a.copy(a.input(i), to, about); err != nil {
 			return err
 		}
 	}
@@ -80,7 +85,8 @@ func (a *assembly) copyOutputs() error {
 		}
 	}
 	for _, c := range a.late {
-		if err := a.copy(c.from, a.output(c.to)); err != nil {
+		about := fmt.Sprintf("output %d from %s", c.to, a.f.Name(a.f.Outputs()[c.to].Val))
+		if err := a.copy(c.from, a.output(c.to), about); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -9,16 +10,17 @@ import (
 	"nvfuser_go/core/schedule"
 )
 
-// An Inspection shows a fusion on its way to a kernel: of the CUDA device that it
-// runs on, else of compute capability 9.0, also where it is not run by one. Of
-// several kernels it shows the first. It may be used by many goroutines.
+// An Inspection shows a fusion on its way to kernels: of the CUDA device that it
+// runs on, else of compute capability 9.0, also where it is not run by them. It may
+// be used by many goroutines.
 type Inspection struct {
 	f      *core.Fusion
-	e      *Executor // nil: of no executor
-	known  bool      // the inputs are
-	inputs []Input   // without data
-	c      *compiled // nil: without inputs there is no schedule
-	failed error     // why c lacks what it lacks
+	e      *Executor      // nil: of no executor
+	inputs []Input        // without data
+	known  bool           // the inputs are
+	made   *made          // nil: without inputs there is nothing
+	device *DeviceProgram // of what is made; nil: that failed
+	failed error          // why made lacks what it lacks
 }
 
 // InspectDefinition returns what there is to see of f, which is frozen, without
@@ -32,7 +34,7 @@ func InspectSchedule(s *schedule.Scheduled, o lower.Options) *Inspection {
 		o.Alignment = func(core.ValID) int { return 16 }
 	}
 	c := &compiled{s: s.Clone(), options: o}
-	x := &Inspection{f: c.s.Fusion(), c: c}
+	x := &Inspection{f: c.s.Fusion(), made: &made{parts: []part{{c: c}}}}
 	if x.failed = checkSchedule(c.s); x.failed == nil {
 		x.failed = c.lower()
 	}
@@ -40,33 +42,40 @@ func InspectSchedule(s *schedule.Scheduled, o lower.Options) *Inspection {
 }
 
 // Inspection returns what there is to see of the fusion with inputs of the plan's
-// kind. The kernel is made at the first call, unless the plan runs one: then for
+// kind. Kernels are made at the first call, unless the plan runs them: then for
 // inputs that begin at multiples of 16 bytes, as a plan of the CPU does not tell.
 func (p *Plan) Inspection() *Inspection {
 	p.once.Do(func() {
-		p.failed = p.e.guard(p.inputs, func() (err error) {
-			if p.Device != nil {
-				p.kernel, err = p.Device.first()
-				return err
-			}
-			b, err := p.e.f.Bind(valuesOf(p.inputs))
-			if err != nil {
-				return err
-			}
-			simulated, err := p.e.planInSteps(b, p.inputs, Options{}, onHost)
-			if err == nil {
-				p.kernel, err = simulated.Device.first()
-			}
-			return err
-		})
+		x := &Inspection{f: p.e.f, e: p.e, known: true, inputs: p.inputs}
+		x.failed = p.e.guard(p.inputs, func() error { return x.look(p) })
+		p.looked = x
 	})
-	return &Inspection{f: p.e.f, e: p.e, known: true, inputs: p.inputs, c: p.kernel, failed: p.failed}
+	return p.looked
 }
 
-// noKernel is the error of looking at the kernel of a plan that needs none.
-func noKernel() error {
-	return &core.Unsupported{What: "there is no kernel to show", Refusals: []core.Refusal{{By: "executor", Rule: "kernel",
-		Sentence: "each output is an input or has no elements"}}}
+// look finds what p was made from, or makes it as if p were to be simulated, as far as
+// that goes.
+func (x *Inspection) look(p *Plan) (err error) {
+	if p.Device != nil {
+		x.device = p.Device
+		x.made, err = p.Device.made()
+		return err
+	}
+	b, err := x.e.f.Bind(valuesOf(x.inputs))
+	if err != nil {
+		return err
+	}
+	a, err := x.e.begin(b, x.inputs, Options{}, onHost)
+	if err != nil {
+		return err
+	}
+	x.made = a.made
+	if err := a.assemble(b); err != nil {
+		return err
+	}
+	a.p.finish(func() (*made, error) { return a.made, nil })
+	x.device = a.p.Device
+	return nil
 }
 
 // FirstShown reports whether this is the first call of it for the plan.
@@ -88,8 +97,9 @@ func (x *Inspection) Show(stage string, arguments ...string) (string, error) {
 		return "", core.InvalidArgumentf("there is no stage %q; the stages are %s", stage, strings.Join(names, ", "))
 	}
 	s := &stages[at]
-	if len(arguments) > 0 && s.Takes == "" {
-		return "", core.InvalidArgumentf("%s takes no arguments, got %s", stage, strings.Join(arguments, ", "))
+	others := slices.DeleteFunc(slices.Clone(arguments), func(a string) bool { return s.OfParts() && strings.HasPrefix(a, segmentArgument) })
+	if len(others) > 0 && s.Takes == "" {
+		return "", core.InvalidArgumentf("%s takes %s, got %s", stage, cmp.Or(s.Arguments(), "no arguments"), strings.Join(others, ", "))
 	}
 	if x.e == nil {
 		return x.show(s, arguments)
@@ -104,28 +114,18 @@ func (x *Inspection) Show(stage string, arguments ...string) (string, error) {
 
 // show shows s, if x has what it needs.
 func (x *Inspection) show(s *Stage, arguments []string) (string, error) {
-	isMissing := false
-	switch s.needs {
-	case theInputs, aLaunch:
-		if !x.known {
-			return "", core.InvalidArgumentf("%s is about inputs, and none are given", s.Name)
-		}
-		isMissing = s.needs == aLaunch && (x.c == nil || x.c.kernel == nil)
-	case aChoice:
-		isMissing = x.c == nil
-	case aSchedule:
-		isMissing = x.c == nil || x.c.s == nil
-	case aKernel:
-		isMissing = x.c == nil || x.c.kernel == nil
+	ofRun := s.part == nil || s.needs == aLaunch
+	if s.needs != aDefinition && !x.known && (ofRun || x.made == nil) {
+		return "", core.InvalidArgumentf("%s is shown for inputs, and none are given", s.Name)
 	}
-	switch {
-	case isMissing && x.failed == nil:
-		return "", core.InvalidArgumentf("%s is made for inputs, and none are given", s.Name)
-	case isMissing:
+	if s.part != nil {
+		return x.showParts(s, arguments)
+	}
+	switch m := x.made; {
+	case s.needs <= theInputs, s.needs == aPlan && x.device != nil, m != nil && (s.needs == aConcrete && m.f != nil || s.needs == aProgram && m.program != nil):
+		return s.whole(x, arguments)
+	case x.failed != nil:
 		return "", x.failed
-	case x.c != nil:
-		x.c.lock.Lock()
-		defer x.c.lock.Unlock()
 	}
-	return s.show(x, arguments)
+	return "scheduled by hand\n", nil
 }

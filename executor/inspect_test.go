@@ -35,11 +35,11 @@ func planOf(t *testing.T, text string, o executor.Options, sizes ...[]int64) (*e
 	return e, p, plan
 }
 
-// TestStages shows every stage of a small fusion.
+// TestStages shows every stage of small fusions, some of which are of several segments.
 func TestStages(t *testing.T) {
 	shown := map[string]bool{}
 	golden.Run(t, "testdata/stages/*.txtar", "fusion", func(t *testing.T, in, section string) string {
-		_, _, plan := planOf(t, in, executor.Options{}, []int64{3, 300})
+		_, _, plan := planOf(t, in, executor.Options{}, sizesOf(t, in)...)
 		name, arguments, _ := strings.Cut(strings.TrimSuffix(section, ")"), "(")
 		shown[name] = true
 		var list []string
@@ -146,12 +146,12 @@ func TestInspectionMistakes(t *testing.T) {
 		want      string
 	}{
 		{plan.Inspection(), "cuda", nil, `there is no stage "cuda"; the stages are python_definition, fusion_ir_original,`},
-		{plan.Inspection(), "kernel_ir", []string{"a", "b"}, "kernel_ir takes no arguments, got a, b"},
+		{plan.Inspection(), "kernel_ir", []string{"a", "b"}, "kernel_ir takes segment=N: segment N alone, got a, b"},
 		{plan.Inspection(), "lower_verbose", []string{"hoits"}, `there is no pass "hoits"; the passes are launch, statements,`},
 		{plan.Inspection(), "fusion_ir", []string{"all"}, "fusion_ir takes transforms or nothing, got all"},
 		{plan.Inspection(), "cuda_full", []string{"sm_80"}, "the compute capability must be one number such as 80 or 90, got sm_80"},
-		{definition, "launch_param", nil, "launch_param is about inputs, and none are given"},
-		{definition, "cuda_kernel", nil, "cuda_kernel is made for inputs, and none are given"},
+		{definition, "launch_param", nil, "launch_param is shown for inputs, and none are given"},
+		{definition, "cuda_kernel", nil, "cuda_kernel is shown for inputs, and none are given"},
 	} {
 		_, err := test.x.Show(test.stage, test.arguments...)
 		var mistake *core.InvalidArgument
@@ -179,5 +179,5 @@ func TestInspectSchedule(t *testing.T) {
 		require.Contains(t, text, want)
 	}
 	_, err = x.Show("launch_param")
-	require.ErrorContains(t, err, "launch_param is about inputs, and none are given")
+	require.ErrorContains(t, err, "launch_param is shown for inputs, and none are given")
 }

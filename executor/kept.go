@@ -80,7 +80,7 @@ func (k *keeping) restore() bool {
 		return false
 	}
 	d.Phases = []Phase{k.p.onePhase()}
-	k.p.finish(sync.OnceValues(k.again))
+	k.p.finish(sync.OnceValues(k.makeAgain))
 	return true
 }
 
@@ -127,17 +127,16 @@ func (k *keeping) loadKept(i int, text keptText) (err error) {
 	return nil
 }
 
-// again makes what the launches of a program that was kept were made from, which a
+// makeAgain makes what the launches of a program that was kept were made from, which a
 // call does not need, and who looks into it does.
-func (k *keeping) again() (m *made, err error) {
+func (k *keeping) makeAgain() (m *made, err error) {
 	p := k.p
 	err = p.e.guard(p.inputs, func() error {
 		b, err := p.e.f.Bind(valuesOf(p.inputs))
 		if err != nil {
 			return err
 		}
-		a := &assembly{properties: k.properties, options: k.options, inputs: k.inputs, aligned: k.aligned, overlaps: k.overlaps, made: &made{}, dry: true,
-			p: &Plan{Outputs: p.Outputs, Device: &DeviceProgram{Device: p.Device.Device}, e: p.e, inputs: p.inputs}}
+		a := k.again()
 		if err := a.assemble(b); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/cudadrv"
+	"nvfuser_go/segmenter"
 )
 
 // onHost is the device of programs that are simulated, in memory of the host.
@@ -13,6 +14,24 @@ const onHost = -1
 // planInSteps returns the plan that computes the fusion by kernels and calls of torch,
 // on a CUDA device, or simulated.
 func (e *Executor) planInSteps(b *core.Binding, inputs []Input, o Options, device int) (*Plan, error) {
+	a, err := e.begin(b, inputs, o, device)
+	if err != nil {
+		return nil, err
+	}
+	k := a.keeping(inputs)
+	if k.restore() {
+		return a.p, nil
+	}
+	if err := a.assemble(b); err != nil {
+		return nil, err
+	}
+	a.p.finish(func() (*made, error) { return a.made, nil })
+	k.keep()
+	return a.p, nil
+}
+
+// begin returns the assembly of a plan for inputs, which are what the device takes.
+func (e *Executor) begin(b *core.Binding, inputs []Input, o Options, device int) (*assembly, error) {
 	outputs, err := describeOutputs(e.f, b, inputs)
 	if err != nil {
 		return nil, err
@@ -30,22 +49,27 @@ func (e *Executor) planInSteps(b *core.Binding, inputs []Input, o Options, devic
 		}
 	}
 	p := &Plan{Outputs: outputs, Device: &DeviceProgram{Device: device}, Work: math.MaxInt64, e: e, inputs: described(inputs)}
-	a := &assembly{p: p, made: &made{}, properties: properties, options: o, inputs: described(inputs), aligned: alignments(inputs), overlaps: e.overlaps(inputs, o)}
-	k := a.keeping(inputs)
-	if k.restore() {
-		return p, nil
-	}
-	if err := a.assemble(b); err != nil {
-		return nil, err
-	}
-	p.finish(func() (*made, error) { return a.made, nil })
-	k.keep()
-	return p, nil
+	a := &assembly{p: p, properties: properties, options: o, inputs: p.inputs, aligned: alignments(inputs), overlaps: e.overlaps(inputs, o)}
+	a.made = &made{of: a}
+	return a, nil
 }
 
-// A made is what a program was made from.
+// again returns an assembly as a was when it began, which makes kernels and does not
+// load them.
+func (a *assembly) again() *assembly {
+	other := &assembly{properties: a.properties, options: a.options, inputs: a.inputs, aligned: a.aligned, overlaps: a.overlaps, dry: true,
+		p: &Plan{Outputs: a.p.Outputs, Device: &DeviceProgram{Device: a.p.Device.Device}, e: a.p.e, inputs: a.p.inputs}}
+	other.made = &made{of: other}
+	return other
+}
+
+// A made is what a program was made from, as far as that went.
 type made struct {
-	launched []*compiled // by launch
+	of       *assembly
+	f        *core.Fusion       // that was cut
+	program  *segmenter.Program // nil: one kernel by hand
+	parts    []part             // in the order in which they run
+	launched []*compiled        // by launch
 	words    wordSources
 	fresh    []map[int]bool // by launch and offset of a patch: nothing wrote before to what it is the address of
 }
@@ -66,21 +90,6 @@ func (p *Plan) finish(from func() (*made, error)) {
 
 // onHost reports whether the plan is simulated.
 func (p *Plan) onHost() bool { return p.Device.Device == onHost }
-
-// first returns the first kernel, or else why the first call of torch is none.
-func (d *DeviceProgram) first() (*compiled, error) {
-	m, err := d.made()
-	switch {
-	case err != nil:
-		return nil, err
-	case len(m.launched) > 0:
-		return m.launched[0], nil
-	case len(d.Calls) > 0:
-		c := &d.Calls[0]
-		return &compiled{task: c.task, refusals: c.refusals}, &core.Unsupported{What: "no scheduler takes this fusion: torch computes it", Refusals: c.refusals}
-	}
-	return nil, noKernel()
-}
 
 // checkWritten refuses outputs of a run on a device that are written to memory of the host.
 func checkWritten(f *core.Fusion, inputs []Input, outputs []OutputDescription, place Device) error {

@@ -24,9 +24,8 @@ type Plan struct {
 	e      *Executor
 	inputs []Input // of this kind, without data
 
-	once   sync.Once // for kernel and failed, which are made to be looked at where no step has them
-	kernel *compiled
-	failed error
+	once   sync.Once // for looked
+	looked *Inspection
 	shown  atomic.Bool
 }
 

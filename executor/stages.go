@@ -12,15 +12,34 @@ import (
 	"nvfuser_go/core"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
+	"nvfuser_go/passes"
 )
 
 // A Stage is one way to look at a fusion between its definition and its kernel.
 type Stage struct {
 	Name  string // that of NVFUSER_DUMP
 	Does  string // what it shows
-	Takes string // what its arguments are; "": it takes none
+	Takes string // what its arguments are, but for segment=N; "": it takes none
 	needs need
-	show  func(x *Inspection, arguments []string) (string, error)
+
+	// One of them: of the whole fusion, or of each part of a program.
+	whole func(x *Inspection, arguments []string) (string, error)
+	part  func(p *part, arguments []string) (string, error)
+}
+
+// OfParts reports whether a stage shows each segment, or the one that the argument
+// segment=N names.
+func (s *Stage) OfParts() bool { return s.part != nil }
+
+// Arguments says what arguments a stage takes, all of which may be left out; "": none.
+func (s *Stage) Arguments() string {
+	switch {
+	case !s.OfParts():
+		return s.Takes
+	case s.Takes == "":
+		return "segment=N: segment N alone"
+	}
+	return s.Takes + "; segment=N: segment N alone"
 }
 
 // OfDefinition reports whether a stage can be shown without inputs.
@@ -32,6 +51,10 @@ type need uint8
 const (
 	aDefinition need = iota
 	theInputs
+	aConcrete // the fusion that is cut
+	aProgram  // of segments
+	aPlan
+	aSegment
 	aChoice // of a scheduler, or why there is none
 	aSchedule
 	aKernel
@@ -43,44 +66,53 @@ func Stages() []Stage { return slices.Clone(stages) }
 
 var stages = []Stage{
 	{Name: "python_definition", Does: "Python source that defines the fusion again",
-		show: ofFusion(func(f *core.Fusion) string { return f.Python("nvfuser_fusion") })},
-	{Name: "fusion_ir_original", Does: "the canonical text of the fusion, as it was defined", show: ofFusion((*core.Fusion).String)},
+		whole: ofFusion(func(f *core.Fusion) string { return f.Python("nvfuser_fusion") })},
+	{Name: "fusion_ir_original", Does: "the canonical text of the fusion, as it was defined", whole: ofFusion((*core.Fusion).String)},
 	{Name: "fusion_ir_math", Does: "inputs, outputs and operations with their axes, for reading",
-		show: ofFusion(func(f *core.Fusion) string { return f.Math(true) })},
-	{Name: "fusion_ir_concretized", Does: "the fusion for the inputs: what needs a kernel, with the axes that are broadcast known", needs: theInputs, show: showConcretized},
-	{Name: "fusion_ir_preseg", Does: "the fusion after the passes over it; today as fusion_ir_concretized", needs: theInputs, show: showConcretized},
-	{Name: "fusion_ir_presched", Does: "the segment that is scheduled; today as fusion_ir_concretized", needs: theInputs, show: showConcretized},
-	{Name: "fusion_args", Does: "types, sizes, strides and devices of the inputs", needs: theInputs, show: showInputs},
-	{Name: "scheduler_verbose", Does: "what each scheduler says to the fusion, and the candidates of the one that takes it", needs: aChoice, show: showChoice},
-	{Name: "scheduler_params", Does: "the parameters that the scheduler chose", needs: aSchedule, show: showParams},
+		whole: ofFusion(func(f *core.Fusion) string { return f.Math(true) })},
+	{Name: "fusion_args", Does: "types, sizes, strides and devices of the inputs", needs: theInputs, whole: showInputs},
+	{Name: "fusion_ir_concretized", Does: "the fusion for the inputs, with the axes that are broadcast known", needs: theInputs, whole: showConcretized},
+	{Name: "pre_segmenter_logging", Does: "the passes that change the fusion before it is cut, and how many expressions", needs: theInputs, whole: showRewriting},
+	{Name: "fusion_ir_preseg", Does: "the fusion after these passes, for the inputs: what is cut into segments", needs: aConcrete,
+		whole: func(x *Inspection, _ []string) (string, error) { return x.made.f.String(), nil }},
+	{Name: "segmenter_logging", Does: "why expressions are computed by different kernels, or by torch", needs: aProgram, whole: showCutting},
+	{Name: "segmented_fusion", Does: "the segments in the order in which they run: who computes them and who refuses to, what they read and write",
+		needs: aProgram, whole: func(x *Inspection, _ []string) (string, error) { return x.made.program.Dump(), nil }},
+	{Name: "python_definition_segments", Does: "Python source that defines each segment", needs: aSegment, part: showPython},
+	{Name: "fusion_ir_presched", Does: "the canonical text of each segment, before it is scheduled", needs: aSegment,
+		part: func(p *part, _ []string) (string, error) { return p.fusion().String(), nil }},
+	{Name: "scheduler_verbose", Does: "what each scheduler says to the fusion, and the candidates of the one that takes it", needs: aChoice, part: showChoice},
+	{Name: "scheduler_params", Does: "the parameters that the scheduler chose", needs: aSchedule, part: showParams},
 	{Name: "fusion_ir", Does: "the schedule: loops, memory and position of each tensor", Takes: "transforms: also how the loops stem from the dimensions",
-		needs: aSchedule, show: showSchedule},
-	{Name: "inlining", Does: "how many of its loops each tensor shares with what reads it", needs: aSchedule, show: showPositions},
-	{Name: "ca_map", Does: "the loops of the kernel, each with the axes that run in it", needs: aSchedule, show: showLoops},
-	{Name: "lower_verbose", Does: "the kernel after each pass of lowering", Takes: "names of passes, instead of all", needs: aKernel, show: showPasses},
-	{Name: "sync_map", Does: "places in shared memory, and each barrier and wait with what comes next", needs: aKernel, show: showOrder},
-	{Name: "predicate_elimination", Does: "which statements lost their index tests, and the tests that are left around accesses of memory", needs: aKernel, show: showTests},
-	{Name: "parallel_dimensions", Does: "blocks and threads in terms of the kernel's arguments", needs: aKernel, show: showDimensions},
+		needs: aSchedule, part: showSchedule},
+	{Name: "inlining", Does: "how many of its loops each tensor shares with what reads it", needs: aSchedule, part: showPositions},
+	{Name: "ca_map", Does: "the loops of the kernel, each with the axes that run in it", needs: aSchedule, part: showLoops},
+	{Name: "lower_verbose", Does: "the kernel after each pass of lowering", Takes: "names of passes, instead of all", needs: aKernel, part: showPasses},
+	{Name: "sync_map", Does: "places in shared memory, and each barrier and wait with what comes next", needs: aKernel, part: showOrder},
+	{Name: "predicate_elimination", Does: "which statements lost their index tests, and the tests that are left around accesses of memory", needs: aKernel, part: showTests},
+	{Name: "parallel_dimensions", Does: "blocks and threads in terms of the kernel's arguments", needs: aKernel, part: showDimensions},
 	{Name: "kernel_ir", Does: "the kernel before it becomes CUDA", needs: aKernel,
-		show: func(x *Inspection, _ []string) (string, error) { return x.c.kernel.String(), nil }},
+		part: func(p *part, _ []string) (string, error) { return p.c.kernel.String(), nil }},
 	{Name: "index_type", Does: "the type of index arithmetic", needs: aKernel,
-		show: func(x *Inspection, _ []string) (string, error) { return x.c.kernel.Index.Text() + "\n", nil }},
+		part: func(p *part, _ []string) (string, error) { return p.c.kernel.Index.Text() + "\n", nil }},
 	{Name: "cuda_kernel", Does: "the kernel as CUDA, without device functions", Takes: "the compute capability, as in 80, instead of that of the device", needs: aKernel,
-		show: ofSource(cuda.Source.KernelText)},
+		part: ofSource(cuda.Source.KernelText)},
 	{Name: "cuda_full", Does: "the whole text that is compiled", Takes: "the compute capability, as in 80, instead of that of the device", needs: aKernel,
-		show: ofSource(func(s cuda.Source) string { return s.Text })},
-	{Name: "kernel_args", Does: "the arguments of the kernel", needs: aLaunch, show: showArguments},
-	{Name: "launch_param", Does: "the numbers of blocks and threads, and the shared memory; on a CUDA device also registers of a thread and bytes of its local memory, where registers are spilled", needs: aLaunch, show: showLaunch},
-	{Name: "dynamic_shared_memory", Does: "the shared memory of a block in bytes", needs: aLaunch, show: showShared},
+		part: ofSource(func(s cuda.Source) string { return s.Text })},
+	{Name: "kernel_args", Does: "the arguments of the kernel", needs: aLaunch, part: showArguments},
+	{Name: "launch_param", Does: "the numbers of blocks and threads, and the shared memory; on a CUDA device also registers of a thread and bytes of its local memory, where registers are spilled", needs: aLaunch, part: showLaunch},
+	{Name: "dynamic_shared_memory", Does: "the shared memory of a block in bytes", needs: aLaunch, part: showShared},
+	{Name: "plan", Does: "what a call does: memory, launches with their arguments, calls of torch", needs: aPlan,
+		whole: func(x *Inspection, _ []string) (string, error) { return x.device.String(), nil }},
 }
 
 func ofFusion(text func(*core.Fusion) string) func(*Inspection, []string) (string, error) {
 	return func(x *Inspection, _ []string) (string, error) { return text(x.f), nil }
 }
 
-func ofSource(text func(cuda.Source) string) func(*Inspection, []string) (string, error) {
-	return func(x *Inspection, arguments []string) (string, error) {
-		arch := x.c.arch
+func ofSource(text func(cuda.Source) string) func(*part, []string) (string, error) {
+	return func(p *part, arguments []string) (string, error) {
+		arch := p.c.arch
 		if arch == 0 {
 			arch = 90
 		}
@@ -91,16 +123,66 @@ func ofSource(text func(cuda.Source) string) func(*Inspection, []string) (string
 			}
 			arch = n
 		}
-		source, err := cuda.Print(x.c.kernel, cuda.Options{Arch: arch})
+		source, err := cuda.Print(p.c.kernel, cuda.Options{Arch: arch})
 		return text(source), err
 	}
 }
 
 func showConcretized(x *Inspection, _ []string) (string, error) {
-	if x.c != nil && x.c.task != nil {
-		return x.c.task.f.String(), nil
+	b, err := x.f.Bind(valuesOf(x.inputs))
+	if err != nil {
+		return "", err
 	}
-	return x.f.String(), nil
+	f, _, err := x.f.Concretize(b)
+	if err != nil {
+		return "", err
+	}
+	return f.String(), nil
+}
+
+func showRewriting(x *Inspection, _ []string) (string, error) {
+	_, applied, err := passes.Run(x.f, false)
+	var b strings.Builder
+	for _, a := range applied {
+		fmt.Fprintf(&b, "%s: %d\n", a.Pass, a.Changes)
+	}
+	if len(applied) == 0 {
+		b.WriteString("nothing changes\n")
+	}
+	return b.String(), err
+}
+
+// showCutting makes the program again.
+func showCutting(x *Inspection, _ []string) (string, error) {
+	b, err := x.e.f.Bind(valuesOf(x.inputs))
+	if err != nil {
+		return "", err
+	}
+	var log strings.Builder
+	a := x.made.of.again()
+	a.log = func(line string) { log.WriteString(line + "\n") }
+	if err := a.assemble(b); err != nil && x.failed == nil {
+		return "", err
+	}
+	if log.Len() == 0 {
+		log.WriteString("nothing is parted\n")
+	}
+	return log.String(), nil
+}
+
+// fusion returns what is scheduled.
+func (p *part) fusion() *core.Fusion {
+	switch {
+	case p.c != nil && p.c.task != nil && p.c.task.f != nil:
+		return p.c.task.f
+	case p.f != nil:
+		return p.f
+	}
+	return p.c.s.Fusion()
+}
+
+func showPython(p *part, _ []string) (string, error) {
+	return p.fusion().Python(fmt.Sprintf("nvfuser_fusion_%d", p.segment)), nil
 }
 
 func showInputs(x *Inspection, _ []string) (string, error) {
@@ -119,51 +201,51 @@ func showInputs(x *Inspection, _ []string) (string, error) {
 // listed shows numbers as Python shows a list.
 func listed(n []int64) string { return strings.ReplaceAll(fmt.Sprint(n), " ", ", ") }
 
-func showChoice(x *Inspection, _ []string) (string, error) {
+func showChoice(p *part, _ []string) (string, error) {
 	var b strings.Builder
-	for _, r := range x.c.refusals {
+	for _, r := range p.c.refusals {
 		fmt.Fprintf(&b, "%s refuses: %s (%s)\n", r.By, r.Sentence, r.Rule)
 	}
-	for i, p := range x.c.candidates {
+	for i, params := range p.c.candidates {
 		if i == 0 {
-			fmt.Fprintf(&b, "%s takes it\n", x.c.scheduler)
+			fmt.Fprintf(&b, "%s takes it\n", p.c.scheduler)
 		}
 		role := "other"
-		if i == x.c.taken {
+		if i == p.c.taken {
 			role = "chosen"
 		}
-		fmt.Fprintf(&b, "  %s: %v\n", role, p)
+		fmt.Fprintf(&b, "  %s: %v\n", role, params)
 	}
-	if x.c.scheduler == "" && x.c.s != nil {
+	if p.c.scheduler == "" && p.c.s != nil {
 		b.WriteString("scheduled by hand\n")
 	}
 	return b.String(), nil
 }
 
-func showParams(x *Inspection, _ []string) (string, error) {
-	if len(x.c.candidates) == 0 {
+func showParams(p *part, _ []string) (string, error) {
+	if len(p.c.candidates) == 0 {
 		return "scheduled by hand\n", nil
 	}
-	return x.c.candidates[x.c.taken].String() + "\n", nil
+	return p.c.candidates[p.c.taken].String() + "\n", nil
 }
 
-func showSchedule(x *Inspection, arguments []string) (string, error) {
+func showSchedule(p *part, arguments []string) (string, error) {
 	if len(arguments) > 0 && !slices.Equal(arguments, []string{"transforms"}) {
 		return "", core.InvalidArgumentf("fusion_ir takes transforms or nothing, got %s", strings.Join(arguments, ", "))
 	}
-	return x.c.s.Text(len(arguments) > 0), nil
+	return p.c.s.Text(len(arguments) > 0), nil
 }
 
-func showPositions(x *Inspection, _ []string) (string, error) {
+func showPositions(p *part, _ []string) (string, error) {
 	var b strings.Builder
-	for _, v := range x.c.s.Tensors() {
-		fmt.Fprintf(&b, "%s: %d of %d\n", x.c.s.Fusion().Name(v), x.c.s.Position(v), len(x.c.s.Loop(v)))
+	for _, v := range p.c.s.Tensors() {
+		fmt.Fprintf(&b, "%s: %d of %d\n", p.c.s.Fusion().Name(v), p.c.s.Position(v), len(p.c.s.Loop(v)))
 	}
 	return b.String(), nil
 }
 
-func showLoops(x *Inspection, _ []string) (string, error) {
-	m, err := schedule.Map(x.c.s)
+func showLoops(p *part, _ []string) (string, error) {
+	m, err := schedule.Map(p.c.s)
 	if err != nil {
 		return "", err
 	}
@@ -171,7 +253,7 @@ func showLoops(x *Inspection, _ []string) (string, error) {
 }
 
 // showPasses lowers again.
-func showPasses(x *Inspection, names []string) (string, error) {
+func showPasses(of *part, names []string) (string, error) {
 	var all []string
 	for _, p := range lower.Passes() {
 		all = append(all, p.Name)
@@ -182,19 +264,19 @@ func showPasses(x *Inspection, names []string) (string, error) {
 		}
 	}
 	var b strings.Builder
-	o := x.c.options
+	o := of.c.options
 	o.After = func(p lower.Pass, k *kir.Kernel) error {
 		if len(names) == 0 || slices.Contains(names, p.Name) {
 			fmt.Fprintf(&b, "after %q, which %s:\n%v", p.Name, p.Does, k)
 		}
 		return nil
 	}
-	_, err := lower.Lower(x.c.s, o)
+	_, err := lower.Lower(of.c.s, o)
 	return b.String(), err
 }
 
-func showDimensions(x *Inspection, _ []string) (string, error) {
-	k := x.c.kernel
+func showDimensions(p *part, _ []string) (string, error) {
+	k := p.c.kernel
 	var b strings.Builder
 	for _, of := range []struct {
 		name  string
@@ -207,13 +289,13 @@ func showDimensions(x *Inspection, _ []string) (string, error) {
 	return b.String(), nil
 }
 
-func showArguments(x *Inspection, _ []string) (string, error) {
-	h, err := x.c.host(x.c.inputs, core.RandomState{})
+func showArguments(p *part, _ []string) (string, error) {
+	h, err := p.c.host(p.task.inputs, core.RandomState{})
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	for _, a := range x.c.kernel.Arguments {
+	for _, a := range p.c.kernel.Arguments {
 		text, err := h.text(a)
 		if err != nil {
 			return "", err
@@ -250,26 +332,26 @@ func (h *host) text(a kir.Argument) (string, error) {
 	return core.PythonLiteral(v) + " as " + a.DType.Text(), nil
 }
 
-func showLaunch(x *Inspection, _ []string) (string, error) {
-	h, err := x.c.host(x.c.inputs, core.RandomState{})
+func showLaunch(p *part, _ []string) (string, error) {
+	h, err := p.c.host(p.task.inputs, core.RandomState{})
 	if err != nil {
 		return "", err
 	}
 	grid, block, shared, err := h.Launched()
 	cooperative := ""
-	if x.c.kernel.Launch.Cooperative {
+	if p.c.kernel.Launch.Cooperative {
 		cooperative = ", all resident at once"
 	}
 	text := fmt.Sprintf("grid %s%s\nblock %s\ncluster %s\nshared memory %d\n",
-		listed(grid[:]), cooperative, listed(block[:]), listed(x.c.kernel.Launch.Cluster[:]), shared)
-	if f := &x.c.launch.Function; f.Handle != 0 {
+		listed(grid[:]), cooperative, listed(block[:]), listed(p.c.kernel.Launch.Cluster[:]), shared)
+	if f := &p.c.launch.Function; f.Handle != 0 {
 		text += fmt.Sprintf("registers %d\nlocal memory %d\nstatic shared memory %d\n", f.Registers, f.LocalBytes, f.SharedBytes)
 	}
 	return text, err
 }
 
-func showShared(x *Inspection, _ []string) (string, error) {
-	h, err := x.c.host(x.c.inputs, core.RandomState{})
+func showShared(p *part, _ []string) (string, error) {
+	h, err := p.c.host(p.task.inputs, core.RandomState{})
 	if err != nil {
 		return "", err
 	}

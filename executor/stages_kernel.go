@@ -26,8 +26,8 @@ func eachStatement(k *kir.Kernel, block kir.Block, conditions []string, see func
 }
 
 // showOrder shows what the memory plan decided.
-func showOrder(x *Inspection, _ []string) (string, error) {
-	k := x.c.kernel
+func showOrder(p *part, _ []string) (string, error) {
+	k := p.c.kernel
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s bytes of shared memory\n", k.Expr(k.Launch.Shared))
 	for i := range k.Buffers {
@@ -75,12 +75,12 @@ func (o *orderPrinter) block(block kir.Block) {
 }
 
 // showTests shows what is left of the tests that keep accesses in bounds.
-func showTests(x *Inspection, _ []string) (string, error) {
-	k := x.c.kernel
+func showTests(p *part, _ []string) (string, error) {
+	k := p.c.kernel
 	var b strings.Builder
-	o := x.c.options
+	o := p.c.options
 	o.Decided = func(d lower.Decision) { b.WriteString(d.String() + "\n") }
-	if _, err := lower.Lower(x.c.s, o); err != nil {
+	if _, err := lower.Lower(p.c.s, o); err != nil {
 		return "", err
 	}
 	eachStatement(k, k.Body, nil, func(s kir.Statement, conditions []string) {

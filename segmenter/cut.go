@@ -19,6 +19,8 @@ type Options struct {
 	// Refused returns why a segment that is asked for as key, which a scheduler takes, is no kernel
 	// all the same: whoever lowered it found out. Nil: none is.
 	Refused func(key string) []core.Refusal
+	// Log, if set, is told why expressions are not in one segment, or computed by torch.
+	Log func(line string)
 
 	inputs map[core.ValID]int
 	apart  func(v core.ValID) bool // for tests: v is stored, and read by other segments
@@ -116,9 +118,11 @@ func (c *cutter) ask(g *graph, i int32) error {
 	id := g.nodes[i].expr
 	if len(x.exprs) > 1 {
 		c.direct[id] = true
+		c.judge.logf(g, v, x, "%s reads from memory what could be computed with it", func() string { return g.named([]int32{i}) })
 		return nil
 	}
 	c.refused[id], c.torch[id] = x.named(g, v.refusals), true
+	c.judge.logf(g, v, x, "%s is for torch", func() string { return g.named([]int32{i}) })
 	if e := g.f.Expr(id); e.Op.Torch == "" || e.Op.Class == core.Random {
 		return &core.Unsupported{What: "no scheduler takes " + e.Called.Name + "(), and torch does not compute it", Refusals: c.refused[id]}
 	}
@@ -184,6 +188,7 @@ func (c *cutter) verify(nodes []int32) (parts []verified, refused bool, err erro
 		return nil, true, c.ask(c.g, nodes[0])
 	}
 	half := len(nodes) / 2
+	c.judge.logf(c.g, v, x, "%s is halved", func() string { return c.g.named(nodes) })
 	for _, some := range [][]int32{nodes[:half], nodes[half:]} {
 		more, isRefused, err := c.verify(some)
 		if err != nil {

@@ -2,6 +2,7 @@ package segmenter
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"nvfuser_go/core"
@@ -140,12 +141,18 @@ func (p *partition) arrive(i int32) error {
 			}
 		}
 		if best < 0 {
+			for _, c := range left {
+				if c = p.find(c.id); c != g {
+					p.log(c, g, "one kernel takes as long as two")
+				}
+			}
 			return nil
 		}
 		c := p.find(left[best].id)
 		left = slices.Delete(left, best, best+1)
-		ok, sure := p.fits(c, g)
-		if !ok {
+		why, sure := p.fits(c, g)
+		if why != "" {
+			p.log(c, g, why)
 			continue
 		}
 		if !sure {
@@ -157,11 +164,20 @@ func (p *partition) arrive(i int32) error {
 				continue
 			}
 		}
-		if p.level(c, g) {
-			g = p.join(c, g)
+		if !p.level(c, g) {
+			p.log(c, g, "others may have to run between them")
+			continue
 		}
+		g = p.join(c, g)
 	}
 	return nil
+}
+
+// log tells why a and b are not joined.
+func (p *partition) log(a, b *group, why string) {
+	if p.judge.o.Log != nil {
+		p.judge.o.Log(fmt.Sprintf("%s does not join %s: %s", p.named(b.nodes), p.named(a.nodes), why))
+	}
 }
 
 // follows reports whether g reads a tensor that c computes, and whether it reads one
@@ -176,33 +192,43 @@ func (p *partition) follows(c, g *group) (reads, sealed bool) {
 	return reads, sealed
 }
 
-// fits reports whether the summaries let a kernel compute a and b, and whether that
-// is sure, so that nobody need be asked now.
-func (p *partition) fits(a, b *group) (ok, sure bool) {
+// fits returns why the summaries do not let a kernel compute a and b, else "", and
+// whether that is sure, so that nobody need be asked now.
+func (p *partition) fits(a, b *group) (why string, sure bool) {
 	if a.level > b.level {
 		a, b = b, a
 	}
 	p.work.Visits += len(a.reads) + len(b.reads)
 	after, sealed := p.follows(a, b)
-	if sealed || len(a.nodes)+len(b.nodes) > maxNodes || a.weight+b.weight > maxWeight ||
-		len(a.reads)+len(b.reads)+a.writes+b.writes > maxTensors {
-		return false, false
+	switch {
+	case sealed:
+		return "a segment ends here by the definition", false
+	case len(a.nodes)+len(b.nodes) > maxNodes || a.weight+b.weight > maxWeight:
+		return "a kernel of so many operations takes long to compile", false
+	case len(a.reads)+len(b.reads)+a.writes+b.writes > maxTensors:
+		return "a kernel has too many tensors", false
 	}
 	for _, v := range b.apart {
 		if p.definer(v) == a {
-			return false, false
+			return p.f.Name(v) + " must be in memory", false
 		}
 	}
 	switch {
 	case a.reduces == "" && b.reduces == "":
 		if slices.Equal(a.shape, b.shape) {
-			return true, a.plain && b.plain
+			return "", a.plain && b.plain
 		}
-		return a.space == b.space || after && b.space > a.space, false
+		if a.space == b.space || after && b.space > a.space {
+			return "", false
+		}
+		return "they run over other elements", false
 	case a.reduces != "" && b.reduces != "" && a.reduces != b.reduces:
-		return false, false
+		return "they reduce along other axes", false
 	}
-	return p.inOnePass(a, b), false
+	if !p.inOnePass(a, b) {
+		return "elements that were reduced are needed again", false
+	}
+	return "", false
 }
 
 // inOnePass reports whether the reductions of a and b, of which b does not come first,

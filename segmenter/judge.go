@@ -34,7 +34,33 @@ func (j *judge) accepts(p *partition, nodes []int32) (bool, error) {
 	}
 	j.work.Extracted += len(x.exprs)
 	v, err := j.verdict(p.graph, x)
+	if err == nil && v.scheduler == "" {
+		j.logf(p.graph, v, x, "%s is not one segment", func() string { return p.graph.named(nodes) })
+	}
 	return v.scheduler != "", err
+}
+
+// logf tells the log something of the nodes that names names, and why schedulers
+// refuse x.
+func (j *judge) logf(g *graph, v verdict, x *part, format string, names func() string) {
+	if j.o.Log == nil {
+		return
+	}
+	j.o.Log(fmt.Sprintf(format, names()))
+	for _, r := range x.named(g, v.refusals) {
+		j.o.Log(fmt.Sprintf("  %s refuses (%s): %s", r.By, r.Rule, r.Sentence))
+	}
+}
+
+// named lists what nodes compute.
+func (g *graph) named(nodes []int32) string {
+	var names []string
+	for _, i := range nodes {
+		for _, v := range g.f.Expr(g.nodes[i].expr).Out {
+			names = append(names, g.f.Name(v))
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // verdict returns what the schedulers say of x.

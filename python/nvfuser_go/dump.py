@@ -48,7 +48,9 @@ def _titled(name: str, text: str) -> str:
 def _text(executor: _C.Executor, inputs: list[Any], name: str, arguments: tuple[str, ...]) -> str:
     try:
         if name == CUDA_TO_FILE:
-            return _write(executor.show(inputs, "cuda_full"), arguments)
+            chosen = [a for a in arguments if a.startswith("segment=")]
+            folder = tuple(a for a in arguments if a not in chosen)
+            return _write(executor.show(inputs, "\n".join(("cuda_full", *chosen))), folder)
         return executor.show(inputs, "\n".join((name, *arguments)))
     except Unsupported as refused:
         return str(refused)

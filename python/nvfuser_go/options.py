@@ -39,8 +39,6 @@ _LEGAL = {
     "NVFUSER_PROF": "enable enable.nocupti print print.nocupti print.verbose",
 }
 
-LEGAL: dict[str, tuple[str, ...]] = {variable: tuple(names.split()) for variable, names in _LEGAL.items()}
-
 
 @dataclass(frozen=True)
 class Stage:
@@ -59,6 +57,10 @@ def _stages() -> dict[str, Stage]:
 
 # By name, which is that of NVFUSER_DUMP, in the order in which a fusion passes them.
 STAGES = _stages()
+
+# Stages that nvFuser does not have are names of NVFUSER_DUMP too.
+LEGAL: dict[str, tuple[str, ...]] = {variable: tuple(names.split()) for variable, names in _LEGAL.items()}
+LEGAL["NVFUSER_DUMP"] = tuple(dict.fromkeys((*LEGAL["NVFUSER_DUMP"], *STAGES)))
 
 # What NVFUSER_DUMP does beyond printing stages: writes the stage cuda_full into a file of the folder given.
 CUDA_TO_FILE = "cuda_to_file"

@@ -250,10 +250,14 @@ RECOGNISED = {
     "python_definition": r"tv1 = fd\.ops\.mul\(tv0, 2\.00000\)",
     "fusion_ir_original": r"%2 = sum %1 dims=\[1\]",
     "fusion_ir_math": r"%kernel_math \{",
-    "fusion_ir_concretized": r"%2 = sum %1 dims=\[1\]",
-    "fusion_ir_preseg": r"%2 = sum %1 dims=\[1\]",
-    "fusion_ir_presched": r"%2 = sum %1 dims=\[1\]",
     "fusion_args": r"input 0 \(tv0\): f32 sizes \[3, 300\] strides \[300, 1\] on cpu",
+    "fusion_ir_concretized": r"%2 = sum %1 dims=\[1\]",
+    "pre_segmenter_logging": r"nothing changes",
+    "fusion_ir_preseg": r"%2 = sum %1 dims=\[1\]",
+    "segmenter_logging": r"nothing is parted",
+    "segmented_fusion": r"segment 0: kernel by reduction",
+    "python_definition_segments": r"^def nvfuser_fusion_0\(fd : FusionDefinition\)",
+    "fusion_ir_presched": r"%2 = sum %1 dims=\[1\]",
     "scheduler_verbose": r"pointwise refuses: tv2 is the result of sum\(\), a reduction operation \(operation\)",
     "scheduler_params": r"inner reduction: 1 threads along what is kept",
     "fusion_ir": r"tv0 global \[i0\{tv0\.0\}, i1\{tv0\.1\}\]",
@@ -270,6 +274,7 @@ RECOGNISED = {
     "kernel_args": r"tv0: pointer to 900 elements of f32",
     "launch_param": r"^grid \[3, 1, 1\]$",
     "dynamic_shared_memory": r"^\d+$",
+    "plan": r"^launch 0: kernel, grid \[3 1 1\]",
 }
 
 
@@ -346,16 +351,55 @@ def test_dump_of_what_is_scheduled_by_hand(monkeypatch, capsys):
 
 
 def test_dump_where_no_kernel_is_needed(dumped):
-    texts = dumped(scaled(), torch.ones(0, 3), "cuda_kernel,fusion_ir_presched")
-    assert texts["cuda_kernel"].startswith("there is no kernel to show\n  executor: ")
-    assert "output %" in texts["fusion_ir_presched"]
+    texts = dumped(scaled(), torch.ones(0, 3), "cuda_kernel,fusion_ir_presched,fusion_ir_preseg")
+    for name in ("cuda_kernel", "fusion_ir_presched"):
+        assert texts[name].startswith("there is no kernel to show\n  executor: ")
+    assert "output %" in texts["fusion_ir_preseg"]
+
+
+def in_parts() -> FusionDefinition:
+    """A fusion of two kernels and a call of torch."""
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1, -1], True)
+        fd.add_output(fd.ops.neg(fd.ops.matmul(fd.ops.relu(x), x)))
+    return fd
+
+
+def test_segments(tmp_path, dumped):
+    x = torch.ones(5, 5)
+    names = f"cuda_kernel,launch_param(segment=2),python_definition_segments,cuda_to_file(segment=0,{tmp_path}),plan"
+    texts = dumped(in_parts(), x, names)
+    kernel = in_parts().cuda_code_for([x])
+    assert texts["cuda_kernel"].rstrip() == kernel.rstrip()
+    titles = re.findall(r"^// (segment .*)$", kernel, re.MULTILINE)
+    assert [title.split(":")[0] for title in titles] == [
+        "segment 0, kernel by pointwise",
+        "segment 1, call of torch for matmul()",
+        "segment 2, kernel by pointwise",
+    ]
+    assert kernel.count("__global__ void") == 2
+    assert "// pointwise refuses: " in kernel
+    assert texts["launch_param"].startswith("// segment 2, ")
+    assert Path(texts["cuda_to_file"].strip()).read_text().count("__global__ void") == 1
+    definitions = re.split(r"^# segment \d, .*\n", texts["python_definition_segments"], flags=re.MULTILINE)[1:]
+    for number, source in enumerate(definitions):
+        scope = {"FusionDefinition": FusionDefinition, "DataType": DataType}
+        exec(source, scope)
+        with FusionDefinition() as fd:
+            scope[f"nvfuser_fusion_{number}"](fd)
+        segment = fd.execute([x, x] if number == 1 else [x])[0]
+        assert segment.shape == (5, 5)
+    assert "call 0: matmul" in texts["plan"]
+    fd = in_parts()
+    fd.execute([x])
+    assert fd.last_cuda_code() == kernel
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
         ("lower_verbose(hoits)", 'there is no pass "hoits"; the passes are launch, statements'),
-        ("kernel_ir(1)", "NVFUSER_DUMP: kernel_ir takes no arguments, got 1"),
+        ("kernel_ir(1)", "kernel_ir takes segment=N: segment N alone, got 1"),
         ("cuda_to_file(/nowhere)", "NVFUSER_DUMP: cuda_to_file cannot write into /nowhere"),
         ("cuda_to_file(a,b)", "NVFUSER_DUMP: cuda_to_file takes one folder, got a, b"),
         ("cuda", "NVFUSER_DUMP: there is no option 'cuda'; the options are fusion_ir_original"),
