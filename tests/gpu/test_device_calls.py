@@ -5,9 +5,8 @@ import os
 import pytest
 import torch
 from device import DEVICE, execute, put
-from sweep_cases import accepted, cases
-from test_sweep import RANDOM, TABLE, show
-from test_torch_calls import problem
+from test_sweep import RANDOM, TABLE
+from test_torch_calls import by_torch, problems
 
 from nvfuser_go import DataType, FusionDefinition
 from nvfuser_go.torch_attention import _kernel, sdpfa_bwd, sdpfa_fwd
@@ -23,20 +22,8 @@ ROWS = [n for n, row in TABLE.items() if n not in RANDOM and row["class"] not in
 
 @pytest.mark.parametrize("name", ROWS)
 def test_row(name: str) -> None:
-    row, failures, count = TABLE[name], [], 0
-    for dtype in accepted(row):
-        for case in cases(row, dtype):
-            count += 1
-            if count % EVERY:
-                continue
-            layout = ("dense", "gapped")[count // EVERY % 2]
-            try:
-                found = problem(row, case, layout, bool(count // EVERY % 3), put, torch.device(DEVICE))
-            except Exception as error:
-                found = f"{type(error).__name__}: {error}"
-            if found:
-                failures.append(f"{dtype} {layout} {show(case.args)}: {found}")
-    assert not failures, f"{len(failures)} cases are wrong:\n" + "\n".join(failures[:10])
+    found = problems(TABLE[name], lambda program: by_torch(program, put, torch.device(DEVICE)), EVERY)
+    assert not found, f"{len(found)} cases are wrong:\n" + "\n".join(found[:25])
 
 
 ATTENTION = [  # dtype, heads, heads of keys, queries, keys, features, features of values, causal, the kernel

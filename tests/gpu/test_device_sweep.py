@@ -12,26 +12,16 @@ import torch
 from device import execute, on_device, put
 from sweep_cases import Case, accepted, cases
 from sweep_reference import EITHER_ZERO, difference
-from sweep_values import FLOATS, LAYOUTS, TORCH, Tensor
+from sweep_values import LAYOUTS, TORCH, Tensor
 from test_sweep import RANDOM, TABLE, Program, expected, show, tensors
 from test_sweep_simulate import ROWS, limits
+from test_torch_calls import BY_TORCH, problems
 
 from nvfuser_go import DataType, FusionDefinition, Unsupported
 
 EVERY = int(os.environ.get("GPU_TESTS_EVERY", "1"))
 DEVICE_LAYOUTS = [*LAYOUTS, "misaligned"]
 EXACT_ZEROS = ("elementwise", "view", "resize", "gather", "factory")
-
-# Rows that no kernel computes yet, with who refuses them by which rule.
-NOT_YET: dict[str, set[str]] = {
-    **{name: {"pointwise: operation", "reduction: operation"} for name in ("argsort", "topk")},
-    **{name: {"pointwise: operation", "reduction: operation"} for name in ("cummax", "cummin", "cumprod", "cumsum")},
-    **{name: {"pointwise: operation", "reduction: operation"} for name in ("grouped_mm", "linear", "matmul")},
-    **{name: {"pointwise: operation", "reduction: operation"} for name in ("sdpfa_bwd", "sdpfa_fwd")},
-}
-
-# Cases of swept rows that are refused: an embedding with max_norm.
-PARTLY = {("embedding_fwd", dtype): {"lowering: operation"} for dtype in FLOATS}
 
 # Rows that multiply and add: a device does both with one rounding, and no product overflows between. The magnitude of
 # the product.
@@ -106,20 +96,22 @@ SWEPT = pairs(ROWS)
 def test_row(name: str, dtype: DataType) -> None:
     wrong, rules, _ = sweep(name, dtype)
     assert not wrong, f"{len(wrong)} cases are wrong:\n" + "\n".join(wrong[:25])
-    assert rules == PARTLY.get((name, dtype), set()) or (EVERY > 1 and not rules)
+    assert not rules
 
 
-@pytest.mark.parametrize(("name", "dtype"), pairs(NOT_YET))
-def test_row_that_is_refused(name: str, dtype: DataType) -> None:
-    wrong, rules, _ = sweep(name, dtype)
-    assert not wrong, f"{len(wrong)} cases are wrong:\n" + "\n".join(wrong[:25])
-    assert rules == NOT_YET[name]
+@pytest.mark.parametrize("name", BY_TORCH)
+def test_row_by_torch(name: str) -> None:
+    def run(program: Program) -> list[torch.Tensor]:
+        return execute(program.fd, [put(x) if isinstance(x, torch.Tensor) else x for x in program.inputs])
+
+    found = problems(TABLE[name], run, EVERY)
+    assert not found, f"{len(found)} cases are wrong:\n" + "\n".join(found[:25])
 
 
 @pytest.mark.anywhere
-def test_every_row_is_swept_or_listed() -> None:
-    assert set(ROWS) | RANDOM | set(NOT_YET) == set(TABLE)
-    assert not set(ROWS) & set(NOT_YET)
+def test_every_row_is_swept() -> None:
+    assert set(ROWS) | RANDOM | set(BY_TORCH) == set(TABLE)
+    assert not set(ROWS) & set(BY_TORCH)
     assert len(SWEPT) > 800
 
 

@@ -88,16 +88,16 @@ def wrong(row: dict, got: torch.Tensor, want: torch.Tensor) -> str | None:
     return f"{got.flatten()[:8].tolist()}, expected {want.flatten()[:8].tolist()}"
 
 
-def problem(
-    row: dict, case: Case, layout: str, dynamic: bool, put: Callable = lambda x: x, device: torch.device = CPU
-) -> str | None:
+def problem(row: dict, case: Case, layout: str, dynamic: bool, compute: Callable[[Program], list]) -> str | None:
     """What is wrong with the results of a case; None: nothing, or torch does not compute on its type."""
     program = Program(row, case, layout, dynamic, again=False)
     want = program.fd.execute(program.inputs)
     try:
-        got = by_torch(program, put, device)
+        got = compute(program)
     except Unsupported as refused:
         return None if "torch does not compute on UInt64" in str(refused) else str(refused)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
     for i, (g, w) in enumerate(zip(got, want, strict=True)):
         found = wrong(row, g.cpu(), w)
         if found:
@@ -105,18 +105,32 @@ def problem(
     return None
 
 
-@pytest.mark.parametrize("name", [n for n, row in TABLE.items() if n not in RANDOM and row["class"] != "query"])
-def test_row(name: str) -> None:
-    row, failures = TABLE[name], []
+def problems(row: dict, compute: Callable[[Program], list], every: int = 1) -> list[str]:
+    """What is wrong with one of so many cases of a row."""
+    found, number = [], 0
     for dtype in accepted(row):
         if row["name"] in OVERFLOWS and dtype is DataType.Float8_e8m0fnu:
             continue
         for case in cases(row, dtype):
             for layout, dynamic in (("dense", False), ("gapped", True)):
-                try:
-                    found = problem(row, case, layout, dynamic)
-                except Exception as error:
-                    found = f"{type(error).__name__}: {error}"
-                if found:
-                    failures.append(f"{dtype} {layout} {show(case.args)}: {found}")
-    assert not failures, f"{len(failures)} cases are wrong:\n" + "\n".join(failures[:25])
+                number += 1
+                what = None if number % every else problem(row, case, layout, dynamic, compute)
+                if what:
+                    found.append(f"{dtype} {layout} {show(case.args)}: {what}")
+    return found
+
+
+@pytest.mark.parametrize("name", [n for n, row in TABLE.items() if n not in RANDOM and row["class"] != "query"])
+def test_row(name: str) -> None:
+    found = problems(TABLE[name], lambda program: by_torch(program, lambda x: x, CPU))
+    assert not found, f"{len(found)} cases are wrong:\n" + "\n".join(found[:25])
+
+
+# Classes of which no scheduler takes a row.
+BY_TORCH = [n for n, row in TABLE.items() if row["class"] in ("sort", "scan", "contraction", "attention")]
+
+
+@pytest.mark.parametrize("name", BY_TORCH)
+def test_row_in_a_plan(name: str) -> None:
+    found = problems(TABLE[name], lambda program: program.fd.execute(program.inputs, _enable_options=["simulate"]))
+    assert not found, f"{len(found)} cases are wrong:\n" + "\n".join(found[:25])
