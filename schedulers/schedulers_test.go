@@ -39,6 +39,12 @@ output %3
 output %1
 output %2
 `
+	split = `%0 = tensor f32 [20, 320, 1, 50] contiguity=[yes, yes, none, yes]
+%1 = neg %0
+%2 = reshape %0 new_shape=[20, 20, 16, 1, 50]
+output %1
+output %2
+`
 	scanned = `%0 = tensor f32 [8] contiguity=[yes]
 %1 = cumsum %0 dim=0
 output %1
@@ -122,6 +128,10 @@ func TestRefusals(t *testing.T) {
 		}},
 		{"slices of one tensor", slices, []int64{8, 8}, []core.Refusal{ // what one thread would copy in full
 			{By: "pointwise", Rule: "reference", Tensor: "tv2", Sentence: "tv2 has dimensions that output tv1 has not, and no other output has those of all tensors"},
+			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
+		}},
+		{"loops that do not lead from one to the other", split, []int64{20, 320, 1, 50}, []core.Refusal{
+			{By: "pointwise", Rule: "reference", Tensor: "tv1", Sentence: "tv1 cannot be computed in the loops of tv2"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 		}},
 		{"scan", scanned, []int64{8}, []core.Refusal{
