@@ -9,6 +9,8 @@ import math
 import torch
 from torch import Tensor
 
+from nvfuser_go.errors import Unsupported
+
 _aten = torch.ops.aten
 
 
@@ -71,7 +73,7 @@ def sdpfa_bwd(
         )
         return found[0], _summed(found[1], key), _summed(found[2], value)
     if dropout:
-        raise NotImplementedError("the gradient of attention with dropout has no kernel for these types and sizes")
+        raise Unsupported("sdpfa_bwd(): torch has no kernel with dropout for these element types and sizes; use 0")
     return _spelled_gradients(grad_output, query, key, value, output, logsumexp, causal, scale)
 
 
@@ -156,6 +158,10 @@ def _spelled(
     weights = torch.softmax(scores, -1)
     if bias is not None or mask is not None:
         weights = torch.where((logsumexp == -math.inf).unsqueeze(-1), 0.0, weights)
+    if dropout and query.device.type == "cpu":
+        raise Unsupported(
+            f"sdpfa_fwd(): dropout_p is {dropout}, and dropout in attention is not supported on a CPU; use 0"
+        )
     if dropout:
         weights = torch.nn.functional.dropout(weights, dropout, training=True)
     zero = _zero(query)

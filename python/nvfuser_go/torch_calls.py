@@ -27,7 +27,8 @@ def prepare_call(spec: str, views: Sequence[View | None], device: torch.device) 
     expression, parameters (pairs of a name and its value as Python; "_0" is argument 0), and results (objects of dtype,
     sizes, strides, kept). views say how to see the tensors among the arguments; None: as they are.
 
-    The callable raises FusionError for what torch raises, which is its cause; torch.OutOfMemoryError stays.
+    The callable raises FusionError for what torch raises, which is its cause; torch.OutOfMemoryError stays. Unsupported
+    says that torch has no kernel for what is asked.
     """
     call = json.loads(spec)
     compute = _function(call["expression"], tuple(tuple(pair) for pair in call["parameters"]), len(views))
@@ -53,7 +54,7 @@ def prepare_call(spec: str, views: Sequence[View | None], device: torch.device) 
             else:
                 values = _computed(compute, device, arguments)
             return _as_asked(values, results, arguments, device)
-        except torch.OutOfMemoryError:
+        except (torch.OutOfMemoryError, FusionError):
             raise
         except Exception as failure:  # of whatever kind torch raises
             raise FusionError(_message(call, arguments, failure)) from failure
@@ -96,7 +97,7 @@ def _computed(compute: Callable[..., Any], device: torch.device, arguments: tupl
     """The values of the expression. What torch does not do on a type, it does on a wider one or on the same bits."""
     try:
         values = compute(device, *arguments)
-    except torch.OutOfMemoryError:
+    except (torch.OutOfMemoryError, FusionError):
         raise
     except RuntimeError:  # NotImplementedError among them
         wider = [_widened(x) for x in arguments]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from nvfuser_go import _C, DataType, FusionDefinition, FusionError, torch_rows
+from nvfuser_go import _C, DataType, FusionDefinition, FusionError, Unsupported, torch_rows
 from nvfuser_go.inputs import prepare
 from nvfuser_go.random import draw
 from nvfuser_go.torch_calls import prepare_call
@@ -167,6 +167,21 @@ def test_error_of_torch_names_the_operation(monkeypatch) -> None:
     monkeypatch.undo()
     (out,) = fd.execute([x, w], _enable_options=SIMULATE)
     torch.testing.assert_close(out, reference(x, w))
+
+
+def test_dropout_on_a_cpu_is_refused() -> None:
+    x = torch.randn(2, 2, 4, 8)
+    with FusionDefinition() as fd:
+        q = fd.define_tensor([2, 2, 4, 8], [True] * 4)
+        p = fd.define_scalar(dtype=DataType.Double)
+        fd.add_output(fd.ops.sdpfa_fwd(q, q, q, dropout_p=p)[0])
+    (out,) = fd.execute([x, 0.0], _enable_options=SIMULATE)
+    torch.testing.assert_close(out, torch.nn.functional.scaled_dot_product_attention(x, x, x))
+    for options in ([], SIMULATE):
+        with pytest.raises(
+            Unsupported, match=r"sdpfa_fwd\(\): dropout_p is 0.5, and dropout in attention is not supported on a CPU"
+        ):
+            fd.execute([x, 0.5], _enable_options=options)
 
 
 def test_no_memory_for_a_result() -> None:
