@@ -131,7 +131,7 @@ func TestRefusals(t *testing.T) {
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 		}},
 		{"loops that do not lead from one to the other", split, []int64{20, 320, 1, 50}, []core.Refusal{
-			{By: "pointwise", Rule: "reference", Tensor: "tv1", Sentence: "tv1 cannot be computed in the loops of tv2"},
+			{By: "pointwise", Rule: "loops", Tensor: "tv1", Sentence: "tv1 would be computed by one thread: its loops have nothing to do with those of other outputs"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 		}},
 		{"scan", scanned, []int64{8}, []core.Refusal{

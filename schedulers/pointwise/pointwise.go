@@ -210,5 +210,5 @@ func (q Params) schedule(s *schedule.Scheduled, p *space) error {
 			return err
 		}
 	}
-	return scheduler.Finish(s, name, p.reference)
+	return scheduler.Finish(s, p.reference)
 }

@@ -241,7 +241,7 @@ func (p Params) schedule(s *schedule.Scheduled, all []core.ValID) error {
 			reference = partial
 		}
 	}
-	return scheduler.Finish(s, name, reference)
+	return scheduler.Finish(s, reference)
 }
 
 // loops merges the loops of v to [kept, reduced], either of which may be missing,

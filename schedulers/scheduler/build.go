@@ -205,10 +205,8 @@ func Spread(s *schedule.Scheduled, by string, reference core.ValID) error {
 	return &Refusals{refusals}
 }
 
-// Finish parallelizes all tensors like reference, vectors apart, and inlines them. Its error
-// is a [Refusals] of the scheduler called by if there is an output whose loops are not
-// those of reference: each thread would run through all of it.
-func Finish(s *schedule.Scheduled, by string, reference core.ValID) error {
+// Finish parallelizes all tensors like reference, vectors apart, and inlines them.
+func Finish(s *schedule.Scheduled, reference core.ValID) error {
 	types := []schedule.Parallel{schedule.Unroll}
 	for p := schedule.BIDx; p <= schedule.TIDz; p++ {
 		types = append(types, p)
@@ -216,25 +214,7 @@ func Finish(s *schedule.Scheduled, by string, reference core.ValID) error {
 	if err := s.ParallelizeLike(reference, -1, nil, types); err != nil {
 		return err
 	}
-	f := s.Fusion()
-	for _, o := range f.Outputs() {
-		if spreads(s, reference) && !spreads(s, o.Val) && hasElements(f, o.Val) {
-			return &Refusals{[]core.Refusal{Refuse(f, by, "reference", o.Val, "%s cannot be computed in the loops of %s", f.Name(o.Val), f.Name(reference))}}
-		}
-	}
 	return s.InlineMost(nil, nil)
-}
-
-// spreads reports whether threads or blocks share the loops of v.
-func spreads(s *schedule.Scheduled, v core.ValID) bool {
-	return slices.ContainsFunc(s.Loop(v), func(a core.AxisID) bool {
-		return s.Parallel(a).IsBlock() || s.Parallel(a).IsThread()
-	})
-}
-
-// hasElements reports whether v has a dimension that is no broadcast.
-func hasElements(f *core.Fusion, v core.ValID) bool {
-	return slices.ContainsFunc(f.Axes(v), func(a core.AxisID) bool { return f.Axis(a).Kind != core.Broadcast })
 }
 
 // Uncovered returns the first tensor that g computes, in order, that has an axis which the
