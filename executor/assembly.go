@@ -219,10 +219,36 @@ func (a *assembly) view(s *segmenter.Segment) (*located, error) {
 	if err != nil {
 		return nil, err
 	}
+	scalars, err := a.scalarsOf(s)
+	if err != nil {
+		return nil, err
+	}
 	x := *a.at[s.Inputs[0].Val]
-	x.strides = s.Strides(x.sizes, x.strides, sizes)
-	x.whole, x.sizes = false, sizes
+	strides, first, err := s.Lies(scalars, x.sizes, x.strides, sizes)
+	if err != nil {
+		return nil, err
+	}
+	x.add += first * int64(x.dtype.Size())
+	x.whole, x.sizes, x.strides = false, sizes, strides
 	return &x, nil
+}
+
+// scalarsOf returns a binding of the fusion of s.
+func (a *assembly) scalarsOf(s *segmenter.Segment) (*core.Binding, error) {
+	values := make([]core.InputValue, len(s.Inputs))
+	for i, in := range s.Inputs {
+		if in.Val != core.NoVal {
+			l := a.at[in.Val]
+			values[i] = core.InputValue{Tensor: true, DType: l.dtype, Sizes: l.sizes}
+			continue
+		}
+		v, err := a.b.Value(in.Scalar)
+		if err != nil {
+			return nil, err
+		}
+		values[i] = core.InputValue{Scalar: v}
+	}
+	return s.Fusion.Bind(values)
 }
 
 // taskOf returns what a kernel of s is compiled for.

@@ -168,7 +168,7 @@ func (g *graph) readsDirectly(id core.ExprID) bool {
 // there again.
 func (g *graph) isView(id core.ExprID) bool {
 	e := g.f.Expr(id)
-	return g.chain[id] > 0 && (isStrided(e.Op) || e.Op == core.ReshapeOp) && !g.values[e.Out[0]].output && !g.copied[id]
+	return g.chain[id] > 0 && (isStrided(e.Op) || e.Op == core.ReshapeOp || e.Op == core.SliceOp) && !g.values[e.Out[0]].output && !g.copied[id]
 }
 
 // forward decides whether an expression is computed again by those who read it.
@@ -194,6 +194,8 @@ func (g *graph) forward(id core.ExprID) {
 		cheap = true
 	case core.View:
 		cheap = isStrided(e.Op) || g.isFreeReshape(e)
+	case core.Resize:
+		cheap = e.Op == core.SliceOp && g.torchOnly[e.Out[0]]
 	case core.Elementwise:
 		switch {
 		case e.Op == core.SegmentSetOp:

@@ -69,7 +69,7 @@ func (x *trial) run(p *Program) ([]*core.Array, error) {
 	at := map[core.ValID]*core.Array{}
 	inputScalars := map[scalar.ID]scalar.Value{}
 	overwritten := map[core.ValID]bool{}
-	strides := map[core.ValID][]int64{} // of views
+	strides, first := map[core.ValID][]int64{}, map[core.ValID]int64{} // of views
 	for i, v := range f.Inputs() {
 		at[v] = x.arrays[i]
 		if val := f.Val(v); !val.Tensor {
@@ -129,7 +129,7 @@ func (x *trial) run(p *Program) ([]*core.Array, error) {
 			computed[v], at[v] = true, out[k]
 			if s.Kind == View {
 				memory[v] = s.Inputs[0].Val
-				if err := x.lies(s, base(v), at, strides); err != nil {
+				if err := x.lies(s, base(v), at, strides, first); err != nil {
 					return nil, fmt.Errorf("segment %d: %w", i, err)
 				}
 			}
@@ -159,13 +159,34 @@ func (x *trial) run(p *Program) ([]*core.Array, error) {
 }
 
 // lies checks that the result of s, a view, lies in the memory of base, and notes its strides.
-func (x *trial) lies(s *Segment, base core.ValID, at map[core.ValID]*core.Array, strides map[core.ValID][]int64) error {
+func (x *trial) lies(s *Segment, base core.ValID, at map[core.ValID]*core.Array, strides map[core.ValID][]int64, first map[core.ValID]int64) error {
 	from, to := s.Inputs[0].Val, s.Writes[0]
 	if strides[from] == nil {
 		strides[from] = x.stored(from, at[from].Shape)
 	}
-	strides[to] = s.Strides(at[from].Shape, strides[from], at[to].Shape)
-	offset := func(v core.ValID, index []int64) (o int64) {
+	var values []core.InputValue
+	for _, in := range s.Inputs {
+		if in.Val != core.NoVal {
+			values = append(values, core.InputValue{Tensor: true, DType: at[in.Val].Type, Sizes: at[in.Val].Shape})
+			continue
+		}
+		v, err := x.b.Value(in.Scalar)
+		if err != nil {
+			return err
+		}
+		values = append(values, core.InputValue{Scalar: v})
+	}
+	scalars, err := s.Fusion.Bind(values)
+	if err != nil {
+		return err
+	}
+	var begin int64
+	if strides[to], begin, err = s.Lies(scalars, at[from].Shape, strides[from], at[to].Shape); err != nil {
+		return err
+	}
+	first[to] = first[from] + begin
+	offset := func(v core.ValID, index []int64) int64 {
+		o := first[v]
 		for d, i := range index {
 			o += i * strides[v][d]
 		}
@@ -178,7 +199,6 @@ func (x *trial) lies(s *Segment, base core.ValID, at map[core.ValID]*core.Array,
 		k++
 	})
 	k = 0
-	var err error
 	core.EachIndex(at[to].Shape, func(index []int64) {
 		if v, ok := elements[offset(to, index)]; (!ok || fmt.Sprint(v) != fmt.Sprint(at[to].At(k))) && err == nil {
 			err = fmt.Errorf("%s at %v is %v, and %v is in memory", x.f.Name(to), index, at[to].At(k), v)

@@ -6,14 +6,25 @@ import (
 	"nvfuser_go/core"
 )
 
-// Strides returns the strides of what s, a view, writes, from those of what it reads.
-// sizes and to are the sizes of the two.
-func (s *Segment) Strides(sizes, strides, to []int64) []int64 {
-	viewed, ok := viewStrides(s.Fusion, s.Fusion.Expr(s.Fusion.Order()[0]), sizes, strides, to)
+// Lies returns the strides of what s, a view, writes, and at which element of what it
+// reads it begins, from the strides of that. sizes and to are the sizes of the two;
+// scalars are those of a binding of the fusion of s.
+func (s *Segment) Lies(scalars *core.Binding, sizes, strides, to []int64) (viewed []int64, first int64, err error) {
+	e := s.Fusion.Expr(s.Fusion.Order()[0])
+	viewed, ok := viewStrides(s.Fusion, e, sizes, strides, to)
 	if !ok {
 		panic("segmenter: " + s.Fusion.String() + " is no view of memory with these strides")
 	}
-	return viewed
+	if e.Op == core.SliceOp {
+		for d, start := range e.Args[1].Scalars {
+			n, err := scalars.Int(start)
+			if err != nil {
+				return nil, 0, err
+			}
+			first += n * strides[d]
+		}
+	}
+	return viewed, first, nil
 }
 
 // viewStrides returns the strides of the result of e, of sizes to, in the memory of its
@@ -45,6 +56,8 @@ func viewStrides(f *core.Fusion, e *core.Expr, sizes, strides, to []int64) (view
 				viewed[d] = 0
 			}
 		}
+	case core.SliceOp:
+		return slices.Clone(strides), true
 	case core.ReshapeOp:
 		return reshapedStrides(sizes, strides, to)
 	default:
@@ -106,7 +119,7 @@ func (g *graph) findTorchOnly() {
 	}
 	for _, id := range slices.Backward(g.order) {
 		e := g.f.Expr(id)
-		if g.torch[id] || g.torchOnly[e.Out[0]] && (isStrided(e.Op) || e.Op == core.ReshapeOp) {
+		if g.torch[id] || g.torchOnly[e.Out[0]] && (isStrided(e.Op) || e.Op == core.ReshapeOp || e.Op == core.SliceOp) {
 			continue
 		}
 		for _, v := range g.f.TensorArgs(e) {
