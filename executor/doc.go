@@ -3,30 +3,30 @@
 //
 // # Data flow
 //
-//	Fusion -> Cache.Executor -> Executor.Plan(inputs) -> the caller allocates -> Plan.Run
+//	Fusion -> Cache.Executor -> Executor.Plan(inputs) -> the caller allocates -> the run, phase by phase
 //
 // [Cache] maps the canonical text of a frozen fusion to its [Executor]. An
 // Executor maps what a run may not change (dtypes, sizes, strides, devices, and
-// the values of those scalars that sizes depend on) to a [Plan]: a list of
-// steps and the descriptions of the outputs. The caller allocates the outputs
-// that have memory of their own and calls [Plan.Run]. On a CPU a plan has one
-// step, a program of package executor/cpu. With [Options].Simulate the step is
-// instead a kernel that a scheduler and the lowering make, in the simulator:
+// the values of those scalars that sizes depend on) to a [Plan]. On a CPU a plan
+// has one step, a program of package executor/cpu. On a CUDA device, and with
+// [Options].Simulate, it has a program ([DeviceProgram]): launches, calls of torch,
+// and memory, which an assembly (assembly.go) makes:
 //
-//	Fusion -> task -> Scheduled -> kernel
+//	Fusion -> passes -> concrete -> segmenter.Cut -> pieces -> launches and calls -> phases
+//	a piece: task -> Scheduled -> kernel -> CUDA -> cubin -> Function -> LaunchBlock
 //
-// A task (task.go) is what needs a kernel, with the axes that the sizes decide;
-// compile (kernel.go) is the one place where a schedule is chosen, for runs and
-// for looking. What a kernel cannot write in place is copied after it. With
-// [Cache.Scheduled] the schedule is the caller's (byhand.go).
+// It says where each tensor lies (locate), has the kernels made side by side, those
+// that are alike once (compile.go), fills parameter structures (emit.go), and decides
+// which memory is there when (arrange.go): phases end with calls of torch. What
+// lowering or the device refuses is noted, and the fusion is cut again: any fusion runs
+// that torch computes. A kernel that cannot write an output to the memory of an input
+// writes to a workspace, which is copied at the end. With [Cache.Scheduled] the one
+// kernel is as the caller schedules it (byhand.go).
 //
-// On a CUDA device a plan is data ([DeviceProgram]): launches of machine code
-// that a [cudadrv.Driver] compiled and loaded when the plan was made, and what a
-// call must bring. Running it takes no Go but for scalars that calls differ in
-// ([Plan.Evaluate]):
-//
-//	Fusion -> tasks -> Scheduled -> kernel -> CUDA -> cubin -> Function -> LaunchBlock
-//	a call: lookup -> the caller allocates outputs and workspaces -> Evaluate -> launches on the caller's stream
+// Programs are data: running one on a device takes no Go but for numbers that
+// calls differ in ([Plan.Evaluate]). With Simulate the same program runs in memory of
+// the host: kernels in the simulator, which get what they find in the parameter
+// structure (simulate.go), calls by torch, or by package cpu where there is no Python.
 //
 // Where the driver is a [cudadrv.Keeper], the program is kept under all that it
 // depends on, and found again by other processes of the same build (kept.go): then
@@ -34,10 +34,9 @@
 // is read is held against what the plan is for; whatever is wrong with it, the plan is
 // made as if nothing had been kept.
 //
-// Launches that copy stand before the kernel, for inputs that are outputs, and
-// after it, for what a kernel cannot write in place: it goes to a workspace first.
-// All aliased outputs do where an input that receives one shares memory with
-// another input; a plan for such inputs is another one, by its key.
+// Copies stand first, for inputs that are outputs, and last, for what is not written
+// in place. All aliased outputs are copied last where an input that receives one
+// shares memory with another input; a plan for such inputs is another one, by its key.
 //
 // [Plan.Inspection] shows what becomes of a fusion for the inputs of a plan: a
 // table of stages ([Stages]), from its definition to the arguments of its
