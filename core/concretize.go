@@ -1,6 +1,7 @@
 package core
 
 import (
+	endian "encoding/binary"
 	"slices"
 
 	"nvfuser_go/core/scalar"
@@ -271,6 +272,24 @@ func (f *Fusion) NameAs(from *Fusion, vals map[ValID]ValID) {
 		f.vals[w].Number, f.vals[w].Extent = from.vals[v].Number, from.vals[v].Extent
 	}
 	f.numTensors, f.numScalars = from.numTensors, from.numScalars
+}
+
+// AppendNames appends what the names of tensors and scalars are, and those of what is
+// added later: fusions of equal texts for which it is equal are equal in all but lines.
+func (f *Fusion) AppendNames(key []byte) []byte {
+	key = endian.AppendVarint(endian.AppendVarint(key, int64(f.numTensors)), int64(f.numScalars))
+	name := func(v ValID) {
+		key = endian.AppendVarint(endian.AppendVarint(key, int64(f.vals[v].Number)), int64(f.vals[v].Extent))
+	}
+	for _, v := range f.inputs {
+		name(v)
+	}
+	for _, id := range f.Order() {
+		for _, v := range f.exprs[id].Out {
+			name(v)
+		}
+	}
+	return key
 }
 
 // WithOutputs returns a frozen copy of f that has other outputs. Ids keep their

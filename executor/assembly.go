@@ -129,6 +129,7 @@ func (a *assembly) cut() (err error) {
 		Order:   func(v core.ValID) []int { return a.orders[v] },
 		Refused: func(key string) []core.Refusal { return a.refused[key] },
 		Log:     a.log,
+		Known:   a.knownOf,
 	}
 	for i := range a.inputs {
 		o.Inputs = append(o.Inputs, scheduler.Placement{Strides: a.inputs[i].Strides, Aligned: a.aligned[i]})

@@ -40,7 +40,7 @@ func (a *assembly) assembleByHand(b *core.Binding) error {
 	if !slices.ContainsFunc(a.p.Outputs, hasElements) {
 		return a.emit()
 	}
-	if err := a.load(c, 0); err != nil {
+	if err := a.load(c, nil, 0); err != nil {
 		return err
 	}
 	return a.placeByHand(c)
@@ -88,7 +88,7 @@ func (e *Executor) compileByHand(b *core.Binding, inputs []Input, aligned []int,
 	}
 	placeOutputs(outputs, s)
 	t := &task{f: e.f, b: b, inputs: inputs, outputs: outputs}
-	c := &compiled{task: t, s: s.Clone()}
+	c := &compiled{task: t, lowered: &lowered{s: s.Clone()}}
 	c.options.Alignment = func(v core.ValID) int { return alignmentOf(c.s.Fusion(), v, aligned) }
 	err := c.lowerTo()
 	if err == nil {

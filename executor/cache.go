@@ -13,6 +13,7 @@ import (
 // many goroutines.
 type Cache struct {
 	machine *machine
+	kernels *kernelStore
 
 	lock   sync.Mutex
 	limit  int
@@ -31,7 +32,7 @@ type Stats struct {
 // make plans for the CUDA devices of driver; nil: for none. The driver is first
 // called when a device is first asked for.
 func NewCache(maxExecutors int, driver cudadrv.Driver) *Cache {
-	return &Cache{machine: newMachine(driver), limit: max(maxExecutors, 1), byText: map[string]*list.Element{}, recent: list.New()}
+	return &Cache{machine: newMachine(driver), kernels: newKernelStore(), limit: max(maxExecutors, 1), byText: map[string]*list.Element{}, recent: list.New()}
 }
 
 // Executor returns the executor of f, which is frozen. Definitions with the same
@@ -49,7 +50,7 @@ func (c *Cache) Executor(f *core.Fusion) (*Executor, error) {
 		return e.Value.(*Executor), nil
 	}
 	c.stats.Misses++
-	x := newExecutor(f, text, c.machine)
+	x := newExecutor(f, text, c.machine, c.kernels)
 	c.byText[text] = c.recent.PushFront(x)
 	if c.recent.Len() > c.limit {
 		last := c.recent.Back()
@@ -65,7 +66,7 @@ func (c *Cache) Executor(f *core.Fusion) (*Executor, error) {
 // or needs more than the device has, which for the simulator is one of compute
 // capability 9.0, and with Unsupported if s cannot be lowered.
 func (c *Cache) Scheduled(f *core.Fusion, s *schedule.Scheduled, demands Launch) *Executor {
-	x := newExecutor(f, f.String(), c.machine)
+	x := newExecutor(f, f.String(), c.machine, c.kernels)
 	x.byHand, x.demands = s, demands
 	return x
 }

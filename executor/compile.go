@@ -160,14 +160,46 @@ func sideBySide(n int, do func(i int)) {
 //
 // Errors: Unsupported if the schedulers, the lowering or the device refuse it.
 func (a *assembly) compileOne(x *piece) (err error) {
-	if x.c, err = x.task.compile(a.options.Candidate); err != nil {
-		return err
-	}
-	return a.load(x.c, x.Draw)
+	x.c, err = a.kernelOf(x.task, a.options.Candidate, x.Draw)
+	return err
 }
 
-// load fits c to the device and, where it is not simulated, compiles and loads it.
-func (a *assembly) load(c *compiled, draw int) error {
+// kernelOf returns the kernel of t by candidate number first, made or found, and loaded on
+// a device. With an error comes what was made before it.
+//
+// Errors: as of compileOne.
+func (a *assembly) kernelOf(t *task, first, draw int) (*compiled, error) {
+	c, by, g, err := t.choose(a.knownOf)
+	if err != nil {
+		return c, err
+	}
+	key := ""
+	if !a.p.onHost() {
+		key = a.kernelKey(c, g, by.Recipe(g, c.take(first)), draw)
+		if made := a.p.e.kernels.find(key, c); made != nil {
+			return c, a.load(c, made, draw)
+		}
+	}
+	if err := c.compile(by, g, first); err != nil {
+		return c, err
+	}
+	if err := a.load(c, nil, draw); err != nil {
+		return c, err
+	}
+	if key != "" && !a.dry && c.taken == first%len(c.candidates) {
+		a.p.e.kernels.keep(key, c)
+	}
+	return c, nil
+}
+
+// knownOf returns what is known of f.
+func (a *assembly) knownOf(f *core.Fusion) *scheduler.Known {
+	return a.p.e.kernels.knownOf(f, a.p.Device.Device)
+}
+
+// load fits c to the device and, where it is not simulated, compiles and loads it. made is
+// what has the same kernel and was loaded, or nil.
+func (a *assembly) load(c, made *compiled, draw int) error {
 	if n := cuda.Layout(c.kernel).Size; n > cudadrv.MaxArguments {
 		return tooLarge(fmt.Sprintf("the kernel has %d bytes of parameters, and a launch takes %d", n, cudadrv.MaxArguments))
 	}
@@ -180,7 +212,12 @@ func (a *assembly) load(c *compiled, draw int) error {
 	if err != nil || a.p.onHost() {
 		return err
 	}
+	l := &c.launch
 	if c.arch = a.properties.Major*10 + a.properties.Minor; a.dry {
+		return nil
+	}
+	if made != nil && made.launch.Threads() == l.Threads() && made.launch.Shared == l.Shared {
+		l.Function, c.key = made.launch.Function, made.key
 		return nil
 	}
 	o := cuda.Options{Arch: c.arch, RandomInMemory: a.options.RandomInMemory}
@@ -192,7 +229,6 @@ func (a *assembly) load(c *compiled, draw int) error {
 		return &core.Unsupported{What: "execute(): this kernel cannot be written for the device",
 			Refusals: []core.Refusal{{By: "cuda", Rule: "text", Sentence: err.Error()}}}
 	}
-	l := &c.launch
 	l.Function, c.key, err = a.p.e.machine.function(a.p.Device.Device, source.Text, source.Kernels[0].Name, l.Threads(), int64(l.Shared))
 	if err != nil {
 		a.unkept.Store(true)

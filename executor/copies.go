@@ -25,11 +25,8 @@ func (a *assembly) copy(from, to *located, about string) error {
 	if err != nil {
 		return err
 	}
-	c, err := t.compile(0)
+	c, err := a.kernelOf(t, 0, 0)
 	if err != nil {
-		return err
-	}
-	if err := a.load(c, 0); err != nil {
 		return err
 	}
 	a.made.parts = append(a.made.parts, part{segment: -1, about: about, f: t.f, task: t, c: c})

@@ -34,6 +34,12 @@
 // is read is held against what the plan is for; whatever is wrong with it, the plan is
 // made as if nothing had been kept.
 //
+// A kernel serves all sizes that lowering would make the same for (reuse.go): it is kept
+// under its fusion and what its scheduler makes of that, with all answers about sizes,
+// strides and addresses that lowering asked for. Another kind of inputs, of this
+// definition or another one, takes it where the answers are equal: then nothing is
+// scheduled, lowered or printed. So equal layers of a model are compiled once.
+//
 // Copies stand first, for inputs that are outputs, and last, for what is not written
 // in place. All aliased outputs are copied last where an input that receives one
 // shares memory with another input; a plan for such inputs is another one, by its key.

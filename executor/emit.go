@@ -211,7 +211,7 @@ func (a *assembly) words(x *piece, h *host, g *kir.Argument, field cuda.Field, i
 // sourcesOf returns where the inputs of a piece, whose scalars f has, come from.
 func (a *assembly) sourcesOf(x *piece, f *core.Fusion) *numberSource {
 	if x.words == nil {
-		x.words = &numberSource{f: f}
+		x.words = &numberSource{f: f.WithOutputs(f.Outputs())} // looking at a fusion adds to its scalars, and others look at that one
 		for i := range x.task.inputs {
 			from, value := a.source(x, i)
 			x.words.from, x.words.inputs = append(x.words.from, from), append(x.words.inputs, value)

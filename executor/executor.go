@@ -22,6 +22,7 @@ const maxPlans = 256
 // An Executor plans and runs one definition. It may be used by many goroutines.
 type Executor struct {
 	machine *machine
+	kernels *kernelStore
 
 	f       *core.Fusion
 	text    string
@@ -47,8 +48,8 @@ type entry struct {
 	used atomic.Int64 // by the executor's clock
 }
 
-func newExecutor(f *core.Fusion, text string, m *machine) *Executor {
-	e := &Executor{machine: m, f: f, text: text, key: structuralScalars(f), plans: map[string]*entry{}, demands: AnyLaunch}
+func newExecutor(f *core.Fusion, text string, m *machine, kernels *kernelStore) *Executor {
+	e := &Executor{machine: m, kernels: kernels, f: f, text: text, key: structuralScalars(f), plans: map[string]*entry{}, demands: AnyLaunch}
 	for _, o := range f.Outputs() {
 		if o.Alias != core.NoVal {
 			e.written = append(e.written, slices.Index(f.Inputs(), o.Alias))

@@ -27,3 +27,10 @@ func (d *DeviceProgram) Words() string { return d.words.String() }
 
 // Element reads an element.
 func Element(t dtype.Type, b []byte) scalar.Value { return element(t, b) }
+
+// Reused returns how many kernels of plans were made for others.
+func (c *Cache) Reused() int {
+	c.kernels.lock.Lock()
+	defer c.kernels.lock.Unlock()
+	return c.kernels.reused
+}

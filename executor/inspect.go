@@ -33,7 +33,7 @@ func InspectSchedule(s *schedule.Scheduled, o lower.Options) *Inspection {
 	if o.Alignment == nil {
 		o.Alignment = func(core.ValID) int { return 16 }
 	}
-	c := &compiled{s: s.Clone(), options: o}
+	c := &compiled{lowered: &lowered{s: s.Clone()}, options: o}
 	x := &Inspection{f: c.s.Fusion(), made: &made{parts: []part{{c: c}}}}
 	if x.failed = checkSchedule(c.s); x.failed == nil {
 		x.failed = c.lower()

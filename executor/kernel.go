@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 
 	"nvfuser_go/codegen/arguments"
 	"nvfuser_go/codegen/kir"
@@ -13,7 +12,6 @@ import (
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
-	"nvfuser_go/core/schedule"
 	"nvfuser_go/cudadrv"
 	"nvfuser_go/schedulers"
 	"nvfuser_go/schedulers/scheduler"
@@ -27,54 +25,65 @@ type compiled struct {
 	taken      int                // of the candidates
 	refusals   []core.Refusal     // of the schedulers that were asked before
 
-	s       *schedule.Scheduled // nil: every scheduler refuses
-	width   int64               // of its vectors: a power of two; 0 and 1 are none
-	options lower.Options       // that the kernel was made with
-	kernel  *kir.Kernel         // nil: lowering refuses
+	*lowered
+	width   int64         // of its vectors: a power of two; 0 and 1 are none
+	options lower.Options // that the kernel is made with
 
 	arch   int                 // of the device that it is for, as cuda.Options has it; 0: of no device
 	launch cudadrv.LaunchBlock // without arguments
 	key    functionKey         // of its function, if that was loaded
-
-	lock sync.Mutex // evaluating sizes adds to the tables of s and kernel
 }
 
-// compile returns the kernel of t by candidate number first of the first
-// scheduler that takes it, counted around, or the next one that can be lowered. With
-// an error comes what was made before it.
+// choose has a scheduler chosen for t, and its candidates. known is what is known of the
+// fusion.
 //
-// Errors: Unsupported with what each scheduler says, or the lowering of each
-// candidate.
-func (t *task) compile(first int) (*compiled, error) {
-	c := &compiled{task: t}
-	g := segment(t.f, t.b, t.inputs, t.aligned, t.outputs)
-	chosen := schedulers.Lookup(t.scheduler)
-	if c.refusals = t.refusals; g.Like(t.asked) {
+// Errors: Unsupported with what each scheduler says.
+func (t *task) choose(known func(*core.Fusion) *scheduler.Known) (c *compiled, by scheduler.Scheduler, g *scheduler.Segment, err error) {
+	c = &compiled{task: t, lowered: &lowered{}, refusals: t.refusals}
+	g, by = segment(t.f, t.b, t.inputs, t.aligned, t.outputs), schedulers.Lookup(t.scheduler)
+	if g.Like(t.asked) {
 		g = t.asked
-	} else if chosen, c.refusals = schedulers.Choose(g, t.device); chosen == nil {
-		return c, &core.Unsupported{What: "no scheduler takes this fusion", Refusals: c.refusals}
+	} else {
+		g.Known = known(t.f)
+		if by, c.refusals = schedulers.Choose(g, t.device); by == nil {
+			return c, nil, nil, &core.Unsupported{What: "no scheduler takes this fusion", Refusals: c.refusals}
+		}
 	}
-	c.scheduler, c.candidates = chosen.Name(), chosen.Candidates(g, t.device)
+	c.scheduler, c.candidates = by.Name(), by.Candidates(g, t.device)
+	return c, by, g, nil
+}
+
+// take takes candidate number k, counted around.
+func (c *compiled) take(k int) scheduler.Params {
+	c.taken, c.width = k%len(c.candidates), 1
+	p := c.candidates[c.taken]
+	if v, ok := p.(scheduler.Vectorized); ok {
+		c.width = v.Width()
+	}
+	return p
+}
+
+// compile makes the kernel by candidate number first, counted around, or the next one
+// that can be lowered. With an error c has what was made before it.
+//
+// Errors: Unsupported with the lowering of each candidate.
+func (c *compiled) compile(by scheduler.Scheduler, g *scheduler.Segment, first int) error {
 	var refusals []core.Refusal
 	for k := range c.candidates {
-		c.taken = (first + k) % len(c.candidates)
+		p := c.take(first + k)
 		var err error
-		if c.s, err = chosen.Apply(g, c.candidates[c.taken]); err != nil {
+		if c.s, err = by.Apply(g, p); err != nil {
 			refusals = append(refusals, scheduler.RefusalsOf(c.scheduler, err)...)
 			continue
-		}
-		c.width = 1
-		if p, ok := c.candidates[c.taken].(scheduler.Vectorized); ok {
-			c.width = p.Width()
 		}
 		err = c.lowerTo()
 		var refused *core.Unsupported
 		if !errors.As(err, &refused) {
-			return c, err
+			return err
 		}
 		refusals = append(refusals, refused.Refusals...)
 	}
-	return c, &core.Unsupported{What: "no schedule of this fusion can be lowered", Refusals: slices.Compact(refusals)}
+	return &core.Unsupported{What: "no schedule of this fusion can be lowered", Refusals: slices.Compact(refusals)}
 }
 
 // lowerTo makes the kernel of the task, which writes outputs as they are
@@ -83,6 +92,17 @@ func (c *compiled) lowerTo() error {
 	if err := c.layOut(); err != nil {
 		return err
 	}
+	if err := c.rely(); err != nil {
+		return err
+	}
+	c.conditions = lower.Conditions{}
+	c.options.Conditions = &c.conditions
+	defer func() { c.options.Conditions = nil }() // who lowers again, to look, does not add to them
+	return c.lower()
+}
+
+// rely sets what the kernel may rely on.
+func (c *compiled) rely() error {
 	known, err := c.s.Fusion().Bind(valuesOf(c.inputs))
 	if err != nil {
 		return err
@@ -95,7 +115,7 @@ func (c *compiled) lowerTo() error {
 	if c.width > 1 {
 		c.options.Alignment = func(v core.ValID) int { return alignmentOf(c.s.Fusion(), v, c.aligned) }
 	}
-	return c.lower()
+	return nil
 }
 
 func (c *compiled) lower() (err error) {

@@ -564,12 +564,27 @@ func BenchmarkPlan(b *testing.B) {
 				x.DType = p.f.Val(v).DType
 				inputs = append(inputs, x)
 			}
-			for b.Loop() {
+			b.Run("new", func(b *testing.B) {
+				for b.Loop() {
+					e, err := executor.NewCache(1, h100s(1)).Executor(p.f)
+					require.NoError(b, err)
+					_, err = e.Plan(inputs)
+					require.NoError(b, err)
+				}
+			})
+			b.Run("of new sizes", func(b *testing.B) {
 				e, err := executor.NewCache(1, h100s(1)).Executor(p.f)
 				require.NoError(b, err)
-				_, err = e.Plan(inputs)
-				require.NoError(b, err)
-			}
+				for rows := int64(4096); b.Loop(); rows++ {
+					for i := range inputs {
+						if sizes := slices.Clone(inputs[i].Sizes); len(sizes) == len(inputs[0].Sizes) {
+							sizes[0], inputs[i].Sizes = rows, sizes
+						}
+					}
+					_, err = e.Plan(inputs)
+					require.NoError(b, err)
+				}
+			})
 		})
 	}
 }

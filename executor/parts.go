@@ -60,7 +60,7 @@ func (a *assembly) partOf(i int, x *piece) part {
 		what = "kernel by " + x.c.scheduler
 	case x.Kind == segmenter.TorchCall:
 		what = "call of torch for " + x.Fusion.Expr(x.Fusion.Order()[0]).Called.Name + "()"
-		p.c = &compiled{task: x.task, refusals: x.Refusals}
+		p.c = &compiled{task: x.task, lowered: &lowered{}, refusals: x.Refusals}
 	}
 	p.about = what + ": " + strings.Join(writes, ", ")
 	if len(reads) > 0 {

@@ -88,7 +88,6 @@ func (w *wordSources) compile() hostWords {
 		h.programs[at].words = append(h.programs[at].words, i)
 	}
 	for k, of := range sources {
-		of.f = of.f.WithOutputs(of.f.Outputs()) // looking at a fusion adds to its scalars, and others look at that one
 		h.programs[k].compile(w.list, of)
 	}
 	return h

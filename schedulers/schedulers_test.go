@@ -146,3 +146,51 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 }
+
+// TestRecipes: schedules of equal recipes are equal, whatever the sizes and places of tensors.
+func TestRecipes(t *testing.T) {
+	const row = `%0 = tensor f32 [-1, -1] contiguity=[no, yes]
+%1 = tensor f16 [-1] contiguity=[yes]
+%2 = broadcast %1 is_broadcast_dim=[true, false]
+%3 = cast %2 dtype=f32
+%4 = add %0, %3
+output %4
+`
+	for _, text := range []string{elementwise, reduction, row} {
+		f, err := core.Parse(text)
+		require.NoError(t, err)
+		f.Freeze()
+		schedules := map[string]string{} // by recipe
+		applied := 0
+		for _, sizes := range [][]int64{{1, 7}, {7, 1}, {3, 5}, {300, 100}, {300, 7}, {4096, 4096}, {4097, 4096}, {4096, 4097}, {3, 100000}, {0, 3}} {
+			for _, aligned := range []int{4, 8, 16} {
+				for _, gap := range []int64{0, 1, 4} {
+					values := []core.InputValue{{Tensor: true, DType: dtype.Float, Sizes: sizes}}
+					if text == row {
+						values = append(values, core.InputValue{Tensor: true, DType: dtype.Half, Sizes: sizes[1:]})
+					}
+					b, err := f.Bind(values)
+					require.NoError(t, err)
+					g, err := scheduler.Dense(f, b)
+					require.NoError(t, err)
+					if g.Inputs[0].Aligned = aligned; text == row {
+						g.Inputs[0].Strides[0] += gap
+					}
+					s, _ := schedulers.Choose(g, scheduler.Hopper)
+					for _, p := range s.Candidates(g, scheduler.Hopper) {
+						recipe := s.Recipe(g, p)
+						made, err := s.Apply(g, p)
+						require.NoError(t, err)
+						schedule := made.Text(true)
+						if other, ok := schedules[recipe]; ok {
+							require.Equal(t, other, schedule, recipe)
+						}
+						schedules[recipe] = schedule
+						applied++
+					}
+				}
+			}
+		}
+		require.Greater(t, applied, 5*len(schedules))
+	}
+}

@@ -132,6 +132,9 @@ func (j *judge) segment(g *graph, x *part) (*scheduler.Segment, error) {
 			s.Inputs[i] = *at
 		}
 	}
+	if j.o.Known != nil {
+		s.Known = j.o.Known(x.fusion)
+	}
 	return s, nil
 }
 

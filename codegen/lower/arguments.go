@@ -152,6 +152,9 @@ func (a *arguments) integer(h kir.HostValue, name string) index {
 	}
 	if l.options.Promise != nil {
 		p := l.options.Promise(h)
+		if c := l.options.Conditions; c != nil {
+			c.promises = append(c.promises, promise{h, p})
+		}
 		facts = scalar.Facts{Lo: max(facts.Lo, p.Lo), Hi: min(facts.Hi, p.Hi), Divisor: max(facts.Divisor, p.Divisor)}
 	}
 	id := l.b.Integer(name, facts)

@@ -19,48 +19,83 @@ func (l *lowering) chooseIndex() error {
 		k.Index = l.options.Index
 		return nil
 	}
-	w := &widths{t: l.t, with: l.launched(), facts: map[scalar.ID]scalar.Facts{}, fits: map[scalar.ID]bool{}}
-	fits := true
-	for _, a := range k.Arguments {
-		if a.Kind == kir.IndexScalar {
-			fits = fits && w.fit(k.Symbols[a.Symbol].Expr)
-		}
-	}
-	bodyExprs(k, func(id scalar.ID) { fits = fits && w.fit(id) })
-	k.Body.Walk(func(s kir.Statement) {
-		if f, ok := s.(*kir.For); ok { // the index is increased once more
-			fits = fits && w.inside(w.of(f.Start).Lo, w.of(f.Stop).Hi-1+w.of(f.Step).Hi)
-		}
-	})
+	x := l.indices()
+	fits := x.fit(l.options.Value)
 	if fits {
 		k.Index = dtype.Int32
+	}
+	if c := l.options.Conditions; c != nil {
+		c.indices, c.narrow = x, fits
 	}
 	return nil
 }
 
-// launched returns the facts of symbols in a launch: arguments are what the
-// options say, and indices stay below what they count to.
-func (l *lowering) launched() func(scalar.ID) scalar.Facts {
+// indices are the integers that a kernel computes before it has an index type.
+type indices struct {
+	t         *scalar.Table // of the kernel
+	arguments []kir.Argument
+	exprs     []scalar.ID
+	loops     [][3]scalar.ID             // start, stop and step
+	most      map[kir.SymbolID]scalar.ID // what symbols stay below
+}
+
+func (l *lowering) indices() indices {
 	k := l.b.Kernel()
-	value := map[kir.SymbolID]int64{}
+	x := indices{t: l.t, most: l.ranges()}
 	for _, a := range k.Arguments {
-		if a.Kind != kir.IndexScalar || l.options.Value == nil {
-			continue
-		}
-		if n, ok := l.options.Value(a.Host); ok {
-			value[a.Symbol] = n
+		if a.Kind == kir.IndexScalar {
+			x.arguments, x.exprs = append(x.arguments, a), append(x.exprs, k.Symbols[a.Symbol].Expr)
 		}
 	}
-	most, memo := l.ranges(), map[scalar.ID]scalar.Facts{}
+	bodyExprs(k, func(id scalar.ID) { x.exprs = append(x.exprs, id) })
+	k.Body.Walk(func(s kir.Statement) {
+		if f, ok := s.(*kir.For); ok {
+			x.loops = append(x.loops, [3]scalar.ID{f.Start, f.Stop, f.Step})
+		}
+	})
+	return x
+}
+
+// fit reports whether all fit in 32 bits in a launch with integers of value, which may be
+// nil.
+func (x *indices) fit(value func(kir.HostValue) (int64, bool)) bool {
+	w := &widths{t: x.t, with: x.launched(value), facts: map[scalar.ID]scalar.Facts{}, fits: map[scalar.ID]bool{}}
+	for _, id := range x.exprs {
+		if !w.fit(id) {
+			return false
+		}
+	}
+	for _, f := range x.loops { // the index is increased once more
+		if !w.inside(w.of(f[0]).Lo, w.of(f[1]).Hi-1+w.of(f[2]).Hi) {
+			return false
+		}
+	}
+	return true
+}
+
+// launched returns the facts of symbols in a launch: arguments are what value
+// says, and indices stay below what they count to.
+func (x *indices) launched(value func(kir.HostValue) (int64, bool)) func(scalar.ID) scalar.Facts {
+	known := map[kir.SymbolID]int64{}
+	for i := range x.arguments {
+		if value == nil {
+			break
+		}
+		a := &x.arguments[i]
+		if n, ok := value(a.Host); ok {
+			known[a.Symbol] = n
+		}
+	}
+	memo := map[scalar.ID]scalar.Facts{}
 	var with func(scalar.ID) scalar.Facts
 	with = func(s scalar.ID) scalar.Facts {
-		id := kir.SymbolID(l.t.Tag(s).Val)
-		if n, ok := value[id]; ok {
+		id := kir.SymbolID(x.t.Tag(s).Val)
+		if n, ok := known[id]; ok {
 			return scalar.Facts{Lo: n, Hi: n, Divisor: n}
 		}
-		f := l.t.Facts(s)
-		if end, ok := most[id]; ok {
-			f = scalar.Range(0, min(f.Hi, below(l.t.FactsWhere(end, with, memo)).Hi))
+		f := x.t.Facts(s)
+		if end, ok := x.most[id]; ok {
+			f = scalar.Range(0, min(f.Hi, below(x.t.FactsWhere(end, with, memo)).Hi))
 		}
 		return f
 	}

@@ -25,6 +25,9 @@ type Options struct {
 	// Alignment returns the bytes that divide the address of the first element of
 	// a tensor in global memory, a power of two. Nil: those of an element.
 	Alignment func(core.ValID) int
+	// Conditions, if not nil, receives what the kernel relies on. It is for options
+	// with Value and Promise, and without an Index.
+	Conditions *Conditions
 	// Cooperative says that all blocks of the launch are resident together, so that
 	// they may wait for each other. The host must see to that if the kernel's
 	// Launch says so.
@@ -278,7 +281,11 @@ func (l *lowering) global(v core.ValID) error {
 		}
 	}
 	if l.options.Alignment != nil {
-		b.Align = max(b.Align, l.options.Alignment(v))
+		bytes := l.options.Alignment(v)
+		b.Align = max(b.Align, bytes)
+		if c := l.options.Conditions; c != nil {
+			c.addresses = append(c.addresses, address{v, bytes})
+		}
 	}
 	l.buffers[v] = id
 	return nil

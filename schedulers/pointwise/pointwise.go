@@ -83,7 +83,7 @@ func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []sch
 
 // An analysis is what is found out about a segment when it is accepted.
 type analysis struct {
-	f     *core.Fusion
+	g     *scheduler.Segment
 	space *space
 	built map[Params]*schedule.Scheduled // that nobody has asked for
 	err   error                          // why it is not accepted
@@ -92,7 +92,7 @@ type analysis struct {
 // analyse returns the analysis of g, made once.
 func analyse(g *scheduler.Segment) *analysis {
 	return scheduler.Remember(g, Scheduler{}, func() *analysis {
-		a := &analysis{f: g.Fusion, built: map[Params]*schedule.Scheduled{}}
+		a := &analysis{g: g, built: map[Params]*schedule.Scheduled{}}
 		ref, err := reference(g)
 		if err == nil {
 			a.space, err = newSpace(g, ref)
@@ -107,16 +107,45 @@ func analyse(g *scheduler.Segment) *analysis {
 	})
 }
 
-// try builds the schedule with q, to be kept until it is asked for.
+// An attempt is a schedule that is built, an outcome what came of it.
+type (
+	attempt string
+	outcome struct{ err error }
+)
+
+// try builds the schedule with q, to be kept until it is asked for. That it can be built
+// is known where it was before.
 func (a *analysis) try(q Params) error {
 	if a.built[q] != nil {
 		return nil
 	}
-	s, err := q.build(a.f, a.space)
-	if err == nil {
-		a.built[q] = s
+	return scheduler.Recall(a.g, attempt(a.recipe(q)), func() outcome {
+		s, err := q.build(a.g.Fusion, a.space)
+		if err == nil {
+			a.built[q] = s
+		}
+		return outcome{err}
+	}).err
+}
+
+// recipe has q and what build reads of the space.
+func (a *analysis) recipe(q Params) string {
+	p := a.space
+	place := slices.IndexFunc(a.g.Fusion.Outputs(), func(o core.Output) bool { return o.Val == p.reference })
+	var widths []int64
+	if q.Vector > 1 {
+		widths = p.pitchOf(q.Break, q.Vector, 1).widths
 	}
-	return err
+	return fmt.Sprint(q, place, p.order, widths)
+}
+
+// Recipe is that of [scheduler.Scheduler].
+func (Scheduler) Recipe(g *scheduler.Segment, params scheduler.Params) string {
+	a := analyse(g)
+	if a.err != nil {
+		return a.err.Error()
+	}
+	return a.recipe(params.(Params))
 }
 
 // choose returns the choices, of which the first can be applied, or why none can.
@@ -185,7 +214,7 @@ func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule
 		delete(a.built, q)
 		return s, nil
 	}
-	return q.build(a.f, a.space)
+	return q.build(a.g.Fusion, a.space)
 }
 
 func (q Params) build(f *core.Fusion, p *space) (*schedule.Scheduled, error) {

@@ -50,6 +50,11 @@ const name = "reduction"
 func (Scheduler) Name() string { return name }
 
 func (Scheduler) Accept(g *scheduler.Segment, _ scheduler.Device) []core.Refusal {
+	return scheduler.Recall(g, Scheduler{}, func() []core.Refusal { return accept(g) })
+}
+
+// accept is Accept, which depends on the fusion alone.
+func accept(g *scheduler.Segment) []core.Refusal {
 	f := g.Fusion
 	refusals := scheduler.CheckClasses(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction })
 	if len(refusals) > 0 {
@@ -208,6 +213,9 @@ func extents(f *core.Fusion, shapes *core.Binding) (kept, reduced int64, err err
 	}
 	return kept, reduced, nil
 }
+
+// Recipe is that of [scheduler.Scheduler].
+func (Scheduler) Recipe(_ *scheduler.Segment, p scheduler.Params) string { return fmt.Sprint(p) }
 
 func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
 	f := g.Fusion

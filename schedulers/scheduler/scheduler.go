@@ -50,6 +50,9 @@ type Scheduler interface {
 	// Candidates returns the choices for a segment that is accepted, the one that
 	// is expected to be the fastest first; at least one.
 	Candidates(segment *Segment, device Device) []Params
+	// Recipe returns all that Apply depends on beside the fusion: for segments of fusions
+	// that are equal, names included, it makes the same schedule where recipes are equal.
+	Recipe(segment *Segment, p Params) string
 	// Apply schedules a segment, with Params of this scheduler.
 	Apply(segment *Segment, p Params) (*schedule.Scheduled, error)
 }

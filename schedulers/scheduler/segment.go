@@ -12,6 +12,7 @@ type Segment struct {
 	Shapes  *core.Binding // its sizes and scalars
 	Inputs  []Placement   // by input; of no meaning for scalars and tensors on the host
 	Outputs []Placement   // by output
+	Known   *Known        // of the fusion; nil: nobody remembers
 
 	mapping *schedule.Mapping
 	memory  map[any]any

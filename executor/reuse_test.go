@@ -1,0 +1,248 @@
+package executor_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/cudadrv"
+	"nvfuser_go/cudadrv/fake"
+	"nvfuser_go/executor"
+)
+
+// resized returns inputs of the kinds of inputs with other sizes, without gaps: each size
+// has become the one that to says.
+func resized(inputs []executor.Input, to func(n int64) int64) []executor.Input {
+	all := slices.Clone(inputs)
+	for i := range all {
+		x := &all[i]
+		if !x.Tensor {
+			continue
+		}
+		order := make([]int, len(x.Sizes))
+		for d := range order {
+			order[d] = d
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return int(x.Strides[b] - x.Strides[a]) })
+		sizes, strides, step := make([]int64, len(order)), make([]int64, len(order)), int64(1)
+		for d, n := range x.Sizes {
+			sizes[d] = to(n)
+		}
+		for _, d := range slices.Backward(order) {
+			if x.Strides[d] != 0 {
+				strides[d] = step
+				step *= max(sizes[d], 1)
+			}
+		}
+		x.Sizes, x.Strides = sizes, strides
+	}
+	return all
+}
+
+// A whole is all that a plan is, but for handles: its program, its kernels and the texts that
+// they were compiled from.
+type whole struct {
+	program, kernels string
+	launches         []cudadrv.LaunchBlock
+	texts            []string
+	outputs          []executor.OutputDescription
+	failure          string
+}
+
+func wholeOf(e *executor.Executor, driver *fake.Driver, inputs []executor.Input, o executor.Options) whole {
+	plan, err := e.PlanWith(inputs, o)
+	if err != nil {
+		return whole{failure: err.Error()}
+	}
+	d := plan.Device
+	x := whole{program: d.String(), outputs: plan.Outputs}
+	loads := driver.Loads()
+	for i, l := range d.Launches {
+		x.kernels += d.Kernel(i).String()
+		x.texts = append(x.texts, string(loads[l.Function.Handle-1].Cubin))
+		l.Function.Handle = 0
+		x.launches = append(x.launches, l)
+	}
+	return x
+}
+
+// requireReused compares a plan of e, which may take kernels of others, with one that may not.
+func requireReused(t *testing.T, e *executor.Executor, driver *fake.Driver, inputs []executor.Input, o executor.Options) whole {
+	fresh := h100s(1)
+	alone, err := executor.NewCache(1, fresh).Executor(e.Fusion())
+	require.NoError(t, err)
+	want := wholeOf(alone, fresh, inputs, o)
+	require.Equal(t, want, wholeOf(e, driver, inputs, o), "%v\n%+v", e.Fusion(), inputs)
+	return want
+}
+
+// TestReuse plans random fusions for several sizes each, with kernels of other sizes and
+// without. REUSE_PROGRAMS is how many, REUSE_SEED says which.
+func TestReuse(t *testing.T) {
+	n := setting("REUSE_PROGRAMS", 150)
+	r := rand.New(rand.NewPCG(uint64(setting("REUSE_SEED", 3)), 9))
+	lengths := []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 31, 32, 33, 64, 100, 127, 128, 256, 1000, 1024, 4096, 50000, 65536}
+	driver, at := h100s(1), executor.Device{Type: executor.CUDA}
+	cache := executor.NewCache(n+1, driver)
+	plans, launches := 0, 0
+	for range n {
+		c := randomCase(r)
+		p := prepare(c)
+		toDevice(p.inputs, func(int) bool { return true })
+		e, err := cache.Executor(c.Fusion)
+		require.NoError(t, err)
+		for range 6 {
+			to := map[int64]int64{}
+			inputs := resized(p.inputs, func(n int64) int64 {
+				if _, ok := to[n]; !ok {
+					if to[n] = lengths[r.IntN(len(lengths))]; r.IntN(4) == 0 {
+						to[n] = n
+					}
+				}
+				return to[n]
+			})
+			o := executor.Options{Device: &at, Candidate: max(r.IntN(8)-5, 0), RandomInMemory: r.IntN(4) == 0}
+			if got := requireReused(t, e, driver, inputs, o); got.failure == "" {
+				plans, launches = plans+1, launches+len(got.launches)
+			}
+		}
+	}
+	t.Logf("%d plans with %d launches, %d of kernels made for others", plans, launches, cache.Reused())
+	require.Greater(t, plans, n)
+	require.Greater(t, cache.Reused(), launches/10)
+}
+
+// TestReuseOfSizes tells which sizes have a kernel in common.
+func TestReuseOfSizes(t *testing.T) {
+	matrix := func(rows, columns int64) []executor.Input {
+		return []executor.Input{onDevice(0, 0x1000, []int64{rows, columns}, []int64{columns, 1})}
+	}
+	relu := func(p *program) { p.output(p.call("relu", p.tensor(-1, -1))) }
+	sum := func(p *program) { p.output(p.call("sum", p.tensor(-1, -1), 1)) }
+	reshaped := func(p *program) { p.output(p.call("neg", p.call("reshape", p.tensor(-1, -1), []int{-1}))) }
+	for _, test := range []struct {
+		name         string
+		define       func(*program)
+		first, other []executor.Input
+		reused       int
+	}{
+		{"another row", relu, matrix(5, 5), matrix(6, 5), 1},
+		{"other vectors", relu, matrix(4096, 4096), matrix(4096, 8192), 1},
+		{"no vectors", relu, matrix(4096, 4096), matrix(4097, 4097), 0},
+		{"indices of 64 bits", relu, matrix(4096, 4096), matrix(1<<16, 1<<16), 0},
+		{"one row", relu, matrix(5, 5), matrix(1, 5), 1},
+		{"no row", relu, matrix(5, 5), matrix(0, 5), 0},
+		{"another address", relu, matrix(4096, 4096), []executor.Input{onDevice(0, 0x1004, []int64{4096, 4096}, []int64{4096, 1})}, 0},
+		{"rows of sums", sum, matrix(300, 100), matrix(301, 101), 1},
+		{"shorter rows", sum, matrix(300, 100), matrix(300, 7), 0},
+		{"a size that is a constant", reshaped, matrix(5, 7), matrix(5, 8), 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			driver := h100s(1)
+			cache := executor.NewCache(1, driver)
+			e, err := cache.Executor(frozen(t, test.define))
+			require.NoError(t, err)
+			requireReused(t, e, driver, test.first, executor.Options{})
+			requireReused(t, e, driver, test.other, executor.Options{})
+			require.Equal(t, test.reused, cache.Reused())
+		})
+	}
+}
+
+// TestReuseByOthers: equal parts of other definitions share kernels, and nothing is compiled or
+// loaded for them.
+func TestReuseByOthers(t *testing.T) {
+	driver := h100s(1)
+	cache := executor.NewCache(4, driver)
+	layers := func(n int) (*core.Fusion, []executor.Input) {
+		var inputs []executor.Input
+		f := frozen(t, func(p *program) {
+			add := func() core.ValID {
+				inputs = append(inputs, onDevice(0, uintptr(0x100000*(len(inputs)+1)), []int64{16, 16}, []int64{16, 1}))
+				return p.tensorOf(dtype.Float, 16, 16)
+			}
+			x := add()
+			for range n {
+				x = p.call("relu", p.call("linear", x, add()))
+			}
+			p.output(x)
+		})
+		return f, inputs
+	}
+	compiled := 0
+	for _, n := range []int{1, 32, 7} {
+		f, inputs := layers(n)
+		e, err := cache.Executor(f)
+		require.NoError(t, err)
+		require.Len(t, requireReused(t, e, driver, inputs, executor.Options{}).launches, n)
+		if n == 1 {
+			compiled = len(driver.Compiles())
+		}
+	}
+	require.Equal(t, 1, compiled)
+	require.Len(t, driver.Compiles(), compiled)
+	require.Len(t, driver.Loads(), compiled)
+	require.Equal(t, 2, cache.Reused())
+}
+
+// TestReuseOfRandomNumbers: where seed and offset are in memory, how many numbers were drawn before
+// is in the text of a kernel.
+func TestReuseOfRandomNumbers(t *testing.T) {
+	driver := h100s(1)
+	cache := executor.NewCache(2, driver)
+	inputs := []executor.Input{vector(0x1000, 10), onDevice(0, 0x2000, []int64{3, 4}, []int64{4, 1})}
+	for i, other := range []string{"neg", "randn_like"} {
+		define := func(p *program) {
+			x := p.tensor(-1)
+			p.output(p.call(other, p.tensor(-1, -1)))
+			p.output(p.call("rand_like", x))
+		}
+		e, err := cache.Executor(frozen(t, define))
+		require.NoError(t, err)
+		for _, inMemory := range []bool{false, true} {
+			requireReused(t, e, driver, inputs, executor.Options{RandomInMemory: inMemory})
+		}
+		require.Equal(t, i, cache.Reused(), "without seeds in memory one kernel serves both places")
+	}
+}
+
+// TestReuseByThreads has many goroutines plan for many sizes with few kernels at a time, and look at
+// and evaluate what they have in common.
+func TestReuseByThreads(t *testing.T) {
+	driver := h100s(1)
+	cache := executor.NewCache(2, driver)
+	e, err := cache.Executor(frozen(t, func(p *program) {
+		x := p.tensor(-1, -1)
+		p.output(p.call("mul", p.call("sum", x, 1), p.call("add", p.scalar(dtype.Float), 1.0)))
+	}))
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	for k := range 8 {
+		all.Go(func() {
+			for i := range int64(20) {
+				n := i + int64(k%4)*20
+				inputs := []executor.Input{onDevice(0, 0x1000, []int64{n + 2, 3*n + 7}, []int64{3*n + 7, 1}), number(2)}
+				plan, err := e.Plan(inputs)
+				if !assert.NoError(t, err) {
+					return
+				}
+				words := make([]uint64, plan.Device.Scalars)
+				assert.NoError(t, plan.Evaluate(inputs, words))
+				assert.NotContains(t, plan.Device.String(), "could not")
+				for _, stage := range []string{"kernel_args", "predicate_elimination", "ca_map"} {
+					_, err = plan.Inspection().Show(stage)
+					assert.NoError(t, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Less(t, len(driver.Compiles()), 10)
+	require.Greater(t, cache.Reused(), 50)
+}
