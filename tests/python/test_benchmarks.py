@@ -13,6 +13,7 @@ import torch
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import blocks  # noqa: E402
 import columns  # noqa: E402
 import gpu  # noqa: E402
 import handwritten  # noqa: E402
@@ -390,3 +391,18 @@ def test_without_a_gpu_it_says_so():
     done = gpu_program()
     assert done.returncode == 1
     assert "needs a GPU" in done.stderr
+
+
+def test_blocks_without_a_gpu(capsys) -> None:
+    assert {"adamw", "gpt2_model", "llama_block"} <= {block.name for block in blocks.blocks()}
+    if not torch.cuda.is_available():
+        assert blocks.main([]) == 1
+        assert "needs a GPU" in capsys.readouterr().err
+
+
+def test_a_chain_is_as_many_kernels() -> None:
+    """What the cost of a segment is measured by."""
+    x = torch.randn(128)
+    fd = blocks.chain(3)
+    (got,) = fd.execute([x], _enable_options=["simulate"])
+    assert torch.allclose(got, x * 1.5 * (4 / 3) * 1.25)
