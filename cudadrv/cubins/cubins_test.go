@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -140,6 +141,7 @@ func TestDamaged(t *testing.T) {
 		"empty":     func(path string, b []byte) error { return os.WriteFile(path, nil, 0o600) },
 		"truncated": func(path string, b []byte) error { return os.WriteFile(path, b[:len(b)-1], 0o600) },
 		"longer":    func(path string, b []byte) error { return os.WriteFile(path, append(b, 0), 0o600) },
+		"huge":      func(path string, b []byte) error { return os.Truncate(path, 1<<40) },
 		"flipped":   func(path string, b []byte) error { b[len(b)-40] ^= 1; return os.WriteFile(path, b, 0o600) },
 		"foreign": func(path string, b []byte) error {
 			return os.WriteFile(path, encode(testKey("b", "fake"), encodeCode(cudadrv.Compiled{Cubin: []byte("b")})), 0o600)
@@ -238,6 +240,28 @@ func TestCannotWrite(t *testing.T) {
 	require.NoError(t, err)
 	f.file() // this one gave up
 	require.False(t, f.compile("a"))
+}
+
+// TestLimitOfFiles: nothing is written where that would send SIGXFSZ.
+func TestLimitOfFiles(t *testing.T) {
+	var before syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before))
+	limit := before
+	limit.Cur = 64
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
+	t.Cleanup(func() { require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before)) })
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGXFSZ)
+	t.Cleanup(func() { signal.Stop(caught) })
+	f := newFixture(t)
+	require.True(t, f.compile("a"))
+	require.True(t, f.compile("a"), "it is not kept")
+	require.Len(t, f.warnings, 2, "of two processes")
+	require.Contains(t, f.warnings[0], "file too large")
+	require.Empty(t, caught)
+	left, err := os.ReadDir(f.folder)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 func TestNilStore(t *testing.T) {

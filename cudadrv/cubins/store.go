@@ -129,7 +129,7 @@ func (s *Store) get(k key) ([]byte, bool) {
 		return nil, false
 	}
 	path := filepath.Join(s.folder, k.file())
-	body, used, err := read(k, path)
+	body, used, err := read(k, path, s.limit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false
 	}
@@ -144,7 +144,9 @@ func (s *Store) get(k key) ([]byte, bool) {
 	return body, true
 }
 
-func read(k key, path string) (body []byte, modified time.Time, err error) {
+// read reads an entry of at most limit bytes: a file that was damaged may be of any
+// size, and memory for one that is too large ends the process.
+func read(k key, path string, limit int64) (body []byte, modified time.Time, err error) {
 	// Neither a link nor a pipe is followed or waited for.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -160,6 +162,9 @@ func read(k key, path string) (body []byte, modified time.Time, err error) {
 	}
 	if err := ours(info); err != nil {
 		return nil, modified, err
+	}
+	if info.Size() > limit {
+		return nil, modified, fmt.Errorf("it has %d bytes, and all entries together may have %d", info.Size(), limit)
 	}
 	b := make([]byte, info.Size())
 	if _, err := io.ReadFull(f, b); err != nil {
@@ -196,6 +201,11 @@ const temporary = "tmp-"
 
 // replace writes a file in one step, as others see it.
 func replace(folder, name string, b []byte) error {
+	// A write beyond the limit of a file ends a process that does not ignore SIGXFSZ.
+	var most syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &most); err == nil && uint64(len(b)) > most.Cur {
+		return syscall.EFBIG
+	}
 	f, err := os.CreateTemp(folder, temporary) // of mode 0600
 	if err != nil {
 		return err
