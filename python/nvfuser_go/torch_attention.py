@@ -91,13 +91,13 @@ def _kernel(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> str | No
 
 
 def _dense(*tensors: Tensor) -> list[Tensor]:
-    """The kernels read features that lie side by side, at addresses and strides of 16 bytes."""
-    return [
-        x
-        if x.stride(-1) == 1 and all(s % 8 == 0 for s in x.stride()[:-1]) and x.storage_offset() % 8 == 0
-        else x.contiguous()
-        for x in tensors
-    ]
+    """The kernels read 16 bytes of features at a time, which must lie side by side, at multiples of 16 bytes."""
+    return [x if _is_aligned(x) else x.clone(memory_format=torch.contiguous_format) for x in tensors]
+
+
+def _is_aligned(x: Tensor) -> bool:
+    strides = (s * x.element_size() % 16 == 0 for s, n in zip(x.stride()[:-1], x.shape[:-1], strict=True) if n > 1)
+    return x.data_ptr() % 16 == 0 and x.stride(-1) == 1 and all(strides)
 
 
 def _repeated(x: Tensor, query: Tensor) -> Tensor:

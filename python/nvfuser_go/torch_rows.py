@@ -37,8 +37,16 @@ def cast(arg: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def sortable(arg: Tensor) -> Tensor:
-    """A tensor of the same order: torch does not order UInt64."""
-    return arg.view(torch.int64) ^ -(2**63) if arg.dtype is torch.uint64 else arg
+    """A tensor of the same order, which torch sorts: not UInt64, and on a CUDA device not NaN with a sign."""
+    if arg.dtype is torch.uint64:
+        return arg.view(torch.int64) ^ -(2**63)
+    if arg.device.type == "cuda" and arg.dtype.is_floating_point:
+        return torch.where(arg.isnan(), math.nan, arg)
+    return arg
+
+
+def _signed(arg: Tensor) -> Tensor:
+    return sortable(arg) if arg.dtype is torch.uint64 else arg
 
 
 def _unsorted(value: Tensor, dtype: torch.dtype) -> Tensor:
@@ -56,7 +64,7 @@ def extreme(reduce: Callable[..., Tensor], arg: Tensor, dims: list[int], largest
     if any(arg.shape[d] == 0 for d in dims):
         shape = [n for d, n in enumerate(arg.shape) if d not in dims]
         return number(_least(arg.dtype) if largest else _greatest(arg.dtype), arg.dtype, device).expand(shape)
-    return _unsorted(reduce(sortable(arg), dims), arg.dtype)
+    return _unsorted(reduce(_signed(arg), dims), arg.dtype)
 
 
 def _least(dtype: torch.dtype) -> Number:
@@ -101,9 +109,9 @@ def scan_extreme(
     device: torch.device,
 ) -> Tensor:
     """torch.cummax or torch.cummin."""
-    result = cumulative(sortable(arg), dim).values
+    result = cumulative(_signed(arg), dim).values
     if init is not None:
-        result = combine(result, sortable(number(init, arg.dtype, device)))
+        result = combine(result, _signed(number(init, arg.dtype, device)))
     return _unsorted(result, arg.dtype)
 
 

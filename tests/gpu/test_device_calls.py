@@ -48,6 +48,12 @@ def test_attention(dtype, heads, key_heads, queries, keys, features, of_values, 
     with torch.no_grad():
         output, logsumexp, seed, offset = sdpfa_fwd(q, k, v, None, None, 0.0, causal, 0.3)
         gradients = sdpfa_bwd(d, q, k, v, output, logsumexp, 0.0, causal, seed, offset, 0.3)
+        moved = [
+            torch.empty(x.numel() + 1, dtype=dtype, device=DEVICE)[1:].view_as(x).copy_(x) for x in (d, q, k, v, output)
+        ]
+        elsewhere = sdpfa_bwd(*moved, logsumexp, 0.0, causal, seed, offset, 0.3)  # at no multiple of 16 bytes
+        torch.cuda.synchronize()
+        torch.testing.assert_close(elsewhere, gradients)
     wide = [x.double().requires_grad_() for x in (q, k, v)]
     groups = heads // key_heads
     scores = wide[0] @ wide[1].repeat_interleave(groups, 1).mT * 0.3
@@ -96,6 +102,19 @@ def check(outputs: list[torch.Tensor], a: torch.Tensor, b: torch.Tensor, s: floa
     torch.testing.assert_close(outputs[2], product)
     torch.testing.assert_close(outputs[0], product.sin() + 1)
     assert torch.equal(outputs[1], torch.argsort(outputs[0], dim=1, stable=True))
+
+
+def test_nan_with_a_sign_is_sorted_as_nan() -> None:
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1], [True], DataType.BFloat16)
+        fd.add_output(fd.ops.argsort(x, 0))
+        fd.add_output(fd.ops.topk(x, 2)[0])
+    for n in (4, 33, 3000):
+        x = torch.arange(n, dtype=torch.float32, device=DEVICE).neg().to(torch.bfloat16)
+        x.view(torch.int16)[1] = -1
+        order, largest = execute(fd, [x])
+        assert order.tolist() == torch.argsort(x.cpu(), stable=True).tolist() and order[-1] == 1
+        assert largest[0].isnan() and largest[1] == 0
 
 
 def test_fusion() -> None:
