@@ -77,6 +77,7 @@ BLOCKS = (
             "single": {"batch": 2, "channels": 1, "size": 1},
             "large": {"batch": 64, "channels": 64, "size": 56},
         },
+        ulps=2,  # of a few channels: torch may have rounded each of them well
     ),
 )
 
