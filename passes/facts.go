@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 )
 
 // A View is an output that has the elements of another tensor, in an order that
@@ -114,7 +115,7 @@ func MemoryOrders(f *core.Fusion) map[core.ValID][]int {
 			switch {
 			case visible != nil:
 			case e.Op.Class != core.Elementwise:
-				own = carried(f, e, kept)
+				own = carried(f, e, v, kept)
 			default:
 				if u := f.LeadingOperand(e); u != core.NoVal {
 					visible, own = seen[u], kept[u]
@@ -131,9 +132,11 @@ func MemoryOrders(f *core.Fusion) map[core.ValID][]int {
 }
 
 // carried returns the order of the operand of a view for its result, or nil.
-func carried(f *core.Fusion, e *core.Expr, orders map[core.ValID][]int) []int {
+func carried(f *core.Fusion, e *core.Expr, v core.ValID, orders map[core.ValID][]int) []int {
 	var from []int64 // by dimension of the result
 	switch e.Op {
+	case core.SdpfaFwdOp, core.SdpfaBwdOp:
+		return positionsFirst(f, v)
 	case core.PermuteOp:
 		from = e.Args[1].Ints
 	case core.SqueezeOp:
@@ -156,6 +159,16 @@ func carried(f *core.Fusion, e *core.Expr, orders map[core.ValID][]int) []int {
 		}
 	}
 	return own
+}
+
+// positionsFirst returns the order in which torch's kernels for attention on narrow
+// types lay out what has heads, [batch, heads, positions, size]: positions before heads,
+// as a projection has them.
+func positionsFirst(f *core.Fusion, v core.ValID) []int {
+	if t := f.Val(v).DType; f.Rank(v) != 4 || t != dtype.BFloat16 && t != dtype.Half {
+		return nil
+	}
+	return []int{0, 2, 1, 3}
 }
 
 // A Write is an input that an output is written to.

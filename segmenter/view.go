@@ -135,37 +135,57 @@ func (g *graph) isFreeReshape(e *core.Expr) bool {
 		return false
 	}
 	x := e.Args[0].Tensor
-	sizes := g.values[x].shape
-	strides, step := make([]int64, len(sizes)), int64(1)
-	for d := len(sizes) - 1; d >= 0; d-- {
-		strides[d] = step
-		step *= sizes[d]
-		if !g.isDense(x) {
-			step += strides[d] // so that no two dimensions are like one
-		}
+	strides := g.stridesOf(x)
+	if strides == nil {
+		return false
 	}
-	_, ok := reshapedStrides(sizes, strides, g.values[e.Out[0]].shape)
+	_, ok := reshapedStrides(g.values[x].shape, strides, g.values[e.Out[0]].shape)
 	return ok
 }
 
-// isDense reports whether v lies in memory without gaps, dimension after dimension.
-func (g *graph) isDense(v core.ValID) bool {
-	x := g.f.Val(v)
-	if x.Def != core.NoExpr && g.chain[x.Def] > 0 {
-		e := g.f.Expr(x.Def)
-		return e.Op == core.ReshapeOp && g.isDense(e.Args[0].Tensor)
+// stridesOf returns the strides that v will have in memory, nil if they are not known: of
+// an input those that were said, of what is computed those of its order, and of what is
+// forwarded those of a view.
+func (g *graph) stridesOf(v core.ValID) []int64 {
+	if at, ok := g.o.inputs[v]; ok {
+		if at < len(g.o.Inputs) {
+			return g.o.Inputs[at].Strides
+		}
+		return g.dense(v, g.f.DeclaredOrder(v), slices.Contains(g.f.Val(v).Domain.Contig, core.No))
 	}
-	order := g.f.DeclaredOrder(v)
-	if !x.Input {
-		order = g.memoryOrder(v)
+	if d := g.f.Val(v).Def; d != core.NoExpr && g.chain[d] > 0 {
+		e := g.f.Expr(d)
+		x := g.f.TensorArgs(e)
+		if len(x) != 1 || g.stridesOf(x[0]) == nil {
+			return nil
+		}
+		strides, ok := viewStrides(g.f, e, g.values[x[0]].shape, g.stridesOf(x[0]), g.values[v].shape)
+		if !ok {
+			return nil
+		}
+		return strides
 	}
-	if order != nil || x.Input && slices.Contains(x.Domain.Contig, core.No) {
-		return false
-	}
-	for d, a := range g.f.Axes(v) {
-		if g.f.Axis(a).Kind == core.Broadcast && g.values[v].shape[d] != 1 {
-			return false
+	return g.dense(v, g.memoryOrder(v), false)
+}
+
+// dense returns the strides of v in an order of dimensions, with gaps between all of
+// them or none.
+func (g *graph) dense(v core.ValID, order []int, gaps bool) []int64 {
+	shape, axes := g.values[v].shape, g.f.Axes(v)
+	strides, step := make([]int64, len(shape)), int64(1)
+	for k := len(shape) - 1; k >= 0; k-- {
+		d := k
+		if order != nil {
+			d = order[k]
+		}
+		if g.f.Axis(axes[d]).Kind == core.Broadcast && shape[d] != 1 {
+			continue
+		}
+		strides[d] = step
+		step *= shape[d]
+		if gaps {
+			step += strides[d] // so that no two dimensions are like one
 		}
 	}
-	return true
+	return strides
 }
