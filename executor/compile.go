@@ -3,10 +3,8 @@ package executor
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"nvfuser_go/codegen/cuda"
 	"nvfuser_go/core"
@@ -40,39 +38,36 @@ const maxRounds = 100
 //
 // Errors: those of all pieces that fail for other reasons, together.
 func (a *assembly) compile(round int) (again bool, err error) {
-	kernels, first := a.distinct()
-	failed := make([]error, len(kernels))
-	sideBySide(len(kernels), func(i int) {
-		failed[i] = a.p.e.guard(a.p.inputs, func() error { return a.compileOne(kernels[i]) })
+	distinct, first := a.distinct()
+	failed := make([]error, len(distinct))
+	kernels.each(len(distinct), func(i int) {
+		failed[i] = a.p.e.guard(a.p.inputs, func() error { return a.compileOne(distinct[i]) })
 	})
 	for i, x := range a.pieces {
 		if x.task != nil {
 			x.c = a.pieces[first[i]].c
 		}
 	}
-	var all []error
+	var all []failure
 	for i, err := range failed {
 		var refused *core.Unsupported
 		switch {
 		case err == nil:
-		case errors.As(err, &refused) && round < maxRounds && a.avoid(kernels[i], refused):
+		case errors.As(err, &refused) && round < maxRounds && a.avoid(distinct[i], refused):
 			again = true
 		default:
-			all = append(all, a.about(kernels[i], err))
+			all = append(all, failure{distinct[i], err})
 		}
 	}
-	switch len(all) {
-	case 0:
-		return again, nil
-	case 1:
-		return false, all[0]
+	if len(all) > 0 {
+		return false, a.failed(all)
 	}
-	return false, errors.Join(all...)
+	return again, nil
 }
 
 // distinct returns the pieces that kernels are made for, and for each piece of all
 // the number of the one of which the kernel serves it.
-func (a *assembly) distinct() (kernels []*piece, first []int) {
+func (a *assembly) distinct() (distinct []*piece, first []int) {
 	known := map[string]int{}
 	first = make([]int, len(a.pieces))
 	for i, x := range a.pieces {
@@ -84,11 +79,11 @@ func (a *assembly) distinct() (kernels []*piece, first []int) {
 		if !ok {
 			at = i
 			known[key] = at
-			kernels = append(kernels, x)
+			distinct = append(distinct, x)
 		}
 		first[i] = at
 	}
-	return kernels, first
+	return distinct, first
 }
 
 // kind returns a text that is equal for pieces that one kernel serves.
@@ -132,28 +127,6 @@ func (a *assembly) source(x *piece, i int) (input int, value Input) {
 		}
 	}
 	return -1, x.task.inputs[i]
-}
-
-// sideBySide calls do with 0 to n-1, from as many goroutines as there are processors.
-func sideBySide(n int, do func(i int)) {
-	if n == 1 {
-		do(0)
-		return
-	}
-	var all sync.WaitGroup
-	next := make(chan int)
-	for range min(n, runtime.GOMAXPROCS(0)) {
-		all.Go(func() {
-			for i := range next {
-				do(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	all.Wait()
 }
 
 // compileOne makes the kernel of a piece and, on a device, loads it.
@@ -292,13 +265,4 @@ func (a *assembly) avoid(x *piece, refused *core.Unsupported) bool {
 // isMissing reports whether it is the machine that lacks something.
 func isMissing(refused *core.Unsupported) bool {
 	return slices.ContainsFunc(refused.Refusals, func(r core.Refusal) bool { return r.By == "cuda" && r.Rule == "driver" })
-}
-
-// about returns the error of a piece, with the part of the fusion that it is where
-// there are several.
-func (a *assembly) about(x *piece, err error) error {
-	if len(a.pieces) == 1 {
-		return err
-	}
-	return fmt.Errorf("%w\nin this part of the fusion:\n%s", err, x.Fusion.Python("nvfuser_fusion"))
 }

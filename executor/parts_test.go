@@ -33,6 +33,21 @@ func sizesOf(t *testing.T, in string) (sizes [][]int64) {
 	return sizes
 }
 
+// blockText is a softmax of rows and a product.
+const blockText = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%2 = max %0 dims=[1]
+%3 = broadcast %2 is_broadcast_dim=[false, true]
+%4 = sub %0, %3
+%5 = exp %4
+%6 = sum %5 dims=[1] dtype=f32
+%7 = broadcast %6 is_broadcast_dim=[false, true]
+%8 = div %5, %7
+%9 = matmul %8, %1
+output %9
+output %0
+`
+
 const twoSegments = `# sizes 8x8
 %0 = tensor f32 [-1, -1] contiguity=[yes, yes]
 %1 = neg %0
