@@ -13,13 +13,15 @@ import (
 
 // A job is work on a thread of its own.
 type job struct {
-	done chan struct{}
-	stop atomic.Bool
-	err  error
+	done  chan struct{}
+	began time.Time
+	plans bool // it makes a plan, which is shown to last
+	stop  atomic.Bool
+	err   error
 }
 
-func start(out *C.nvfi_job, call string, work func(*job) error) C.int {
-	j := &job{done: make(chan struct{})}
+func start(out *C.nvfi_job, call string, plans bool, work func(*job) error) C.int {
+	j := &job{done: make(chan struct{}), began: time.Now(), plans: plans}
 	*out = C.nvfi_job(handles.put(j))
 	go func() {
 		defer close(j.done)
@@ -35,7 +37,7 @@ func start(out *C.nvfi_job, call string, work func(*job) error) C.int {
 
 //export nvfi_start_run_phase
 func nvfi_start_run_phase(p *C.nvfi_plan, phase C.int32_t, inputs C.const_inputs, words C.const_words, out *C.nvfi_job, e *C.nvf_error) C.int {
-	return start(out, "run", func(j *job) error { return runFound(p, phase, inputs, words, &j.stop) })
+	return start(out, "run", false, func(j *job) error { return runFound(p, phase, inputs, words, &j.stop) })
 }
 
 //export nvfi_start_make
@@ -54,7 +56,7 @@ func nvfi_start_make(h C.nvf_executor, inputs C.const_inputs, n, device, random 
 		in := &own.inputs[i]
 		in.Sizes, in.Strides = slices.Clone(in.Sizes), slices.Clone(in.Strides)
 	}
-	return start(out, "prepare\n\n"+x.Text(), func(*job) error {
+	return start(out, "prepare\n\n"+x.Text(), true, func(*job) error {
 		p, err := x.prepare(own, setting{int(device), random != 0})
 		if err == nil {
 			p.release() // the table holds it
@@ -74,10 +76,13 @@ func nvfi_wait(h C.nvfi_job, milliseconds C.int32_t, status *C.int, e *C.nvf_err
 	defer timer.Stop()
 	select {
 	case <-j.done:
-		take[job](handle(h))
+		j.end(h)
 		*status = report(e, j.err)
 		return 1
 	case <-timer.C:
+		if j.plans {
+			progress.waits(j.began)
+		}
 		return 0
 	}
 }
@@ -90,4 +95,16 @@ func nvfi_stop(h C.nvfi_job) {
 }
 
 //export nvfi_abandon
-func nvfi_abandon(h C.nvfi_job) { take[job](handle(h)) }
+func nvfi_abandon(h C.nvfi_job) {
+	if j, err := get[job](handle(h), "a job"); err == nil {
+		j.end(h)
+	}
+}
+
+// end forgets the job, for which nobody waits any more.
+func (j *job) end(h C.nvfi_job) {
+	take[job](handle(h))
+	if j.plans {
+		progress.clear()
+	}
+}

@@ -45,13 +45,16 @@
 // shares memory with another input; a plan for such inputs is another one, by its key.
 //
 // [Plan.Inspection] shows what becomes of a fusion for the inputs of a plan: a
-// table of stages ([Stages]), from its definition to the arguments of its
-// kernel, which is made for this also where the plan does not run it.
+// table of stages ([Stages]), from its definition over its segments to the arguments
+// of each kernel, which are made for this also where the plan does not run them.
 //
 // # Invariants
 //
 //   - Inputs are checked before anything is planned; what a plan takes for
 //     granted is in its key, so that Run need not check again.
+//   - Kernels are made side by side, in one pool for all plans of the process (pool.go),
+//     and compiled once for equal texts. What fails is told for all segments
+//     (failures.go), and what others got is kept for the next call.
 //   - A plan never changes once it is returned, and any number of goroutines may
 //     run it. However many ask for a plan at once, it is built once.
 //   - Outputs do not depend on the number of processors, the schedule of

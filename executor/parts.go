@@ -57,7 +57,9 @@ func (a *assembly) partOf(i int, x *piece) part {
 	what := x.Kind.String()
 	switch {
 	case x.Kind == segmenter.Kernel && x.c != nil && x.c.scheduler != "":
-		what = "kernel by " + x.c.scheduler
+		what += " by " + x.c.scheduler
+	case x.Scheduler != "":
+		what += " by " + x.Scheduler
 	case x.Kind == segmenter.TorchCall:
 		what = "call of torch for " + x.Fusion.Expr(x.Fusion.Order()[0]).Called.Name + "()"
 		p.c = &compiled{task: x.task, lowered: &lowered{}, refusals: x.Refusals}

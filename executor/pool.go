@@ -23,15 +23,15 @@ func newPool() *pool {
 	return p
 }
 
-// kernels is that of the process.
-var kernels = newPool()
+// workers is that of the process.
+var workers = newPool()
 
 // Compiling returns how many of the kernels that plans of this process need are made,
 // and how many they are, since none was to be made.
 func Compiling() (done, all int) {
-	kernels.lock.Lock()
-	defer kernels.lock.Unlock()
-	return kernels.done, kernels.asked
+	workers.lock.Lock()
+	defer workers.lock.Unlock()
+	return workers.done, workers.asked
 }
 
 // each calls do, which does not panic and asks for no places, with 0 to n-1, and

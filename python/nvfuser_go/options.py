@@ -78,6 +78,8 @@ OWN_VARIABLES = {
     "NVFUSER_GO_CACHE_DIR": "folder for compiled kernels and plans; nvfuser_go in the user's cache folder if not set",
     "NVFUSER_GO_LIBCUDA": "file of the CUDA driver to use instead of looking for libcuda.so.1",
     "NVFUSER_GO_LIBNVRTC": "file of the compiler of kernels to use instead of looking for libnvrtc.so",
+    "NVFUSER_GO_PROGRESS": "seconds after which a compilation shows a line on stderr, if that is a terminal; "
+    "2 if not set, off: never",
     "NVFUSER_GO_REPRO_DIR": "folder for the files that reproduce an internal error; the temporary folder if not set",
 }
 
