@@ -323,6 +323,19 @@ static int ask_first(nvf_executor executor, const Inputs *in, void *about, nvf_e
   return nvfi_first_shown(executor, in->inputs, in->count, about, error);
 }
 
+static int ask_compiled(nvf_executor executor, const Inputs *in, void *about, nvf_error *error) {
+  return nvfi_is_compiled(executor, in->inputs, in->count, about, error);
+}
+
+/* is_compiled(inputs) */
+static PyObject *executor_is_compiled(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  int32_t is = 0;
+  if (!alive() || !check_count("is_compiled", nargs, 1, 1)) return NULL;
+  if (!PyList_Check(args[0]))
+    return PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError, "is_compiled(): inputs must be a list, got %R", args[0]);
+  return with_inputs(self, args[0], "is_compiled", ask_compiled, &is) ? PyBool_FromLong(is) : NULL;
+}
+
 /* show(inputs, request) */
 static PyObject *executor_show(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
   Shown shown = {0};
@@ -414,6 +427,9 @@ static PyMethodDef methods[] = {
     {"first_shown", FAST(executor_first_shown),
      PyDoc_STR("first_shown(inputs) -> bool\n\nWhether this is asked for the first time for inputs like these.")},
     {"prepare", FAST(prepare_plan), PyDoc_STR("prepare(inputs)\n\nMakes the plan for inputs of this description, or raises.")},
+    {"is_compiled", FAST(executor_is_compiled),
+     PyDoc_STR("is_compiled(inputs) -> bool\n\n"
+               "Whether a call with inputs of this description compiles nothing. Raises what execute() raises for inputs that do not fit.")},
     {"has_plan", FAST(has_plan), PyDoc_STR("has_plan(inputs) -> bool\n\nWhether this executor holds the plan for inputs of this description.")},
     {NULL, NULL, 0, NULL},
 };

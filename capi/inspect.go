@@ -369,6 +369,27 @@ func nvfi_first_shown(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, firs
 	})
 }
 
+//export nvfi_is_compiled
+func nvfi_is_compiled(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, is *C.int32_t, e *C.nvf_error) C.int {
+	x, err := get[execution](handle(h), "an executor")
+	if err != nil {
+		return report(e, err)
+	}
+	return guard(e, func() string { return "is_compiled\n\n" + x.Text() }, func() error {
+		given, err := readInputs(inputs, n)
+		if err != nil {
+			return err
+		}
+		defer given.done()
+		*is = 0
+		compiled, err := x.IsCompiled(given.inputs, x.options(setting{device: C.NVF_ANY_DEVICE}))
+		if compiled {
+			*is = 1
+		}
+		return err
+	})
+}
+
 // onPlan runs body on the plan for inputs, or if n is negative on the one that
 // was prepared last.
 func onPlan(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, e *C.nvf_error, body func(*executor.Plan) error) C.int {

@@ -94,6 +94,9 @@ int nvfi_show(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs
  * kind of inputs. */
 int nvfi_first_shown(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t *first, nvf_error *error);
 
+/* Whether a call with inputs like these compiles nothing, into *is. */
+int nvfi_is_compiled(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t *is, nvf_error *error);
+
 /* A plan, in plan.h. */
 typedef struct nvfi_plan nvfi_plan;
 

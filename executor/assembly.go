@@ -62,6 +62,29 @@ func (a *assembly) assemble(b *core.Binding) (err error) {
 	if e.byHand != nil {
 		return a.assembleByHand(b)
 	}
+	if err := a.prepare(); err != nil {
+		return err
+	}
+	for round := 0; ; round++ {
+		if err := a.cut(); err != nil {
+			return err
+		}
+		again, err := a.compile(round)
+		if err != nil {
+			return err
+		}
+		if !again {
+			return a.emit()
+		}
+		if a.log != nil {
+			a.log("cut again, as a kernel cannot be made")
+		}
+	}
+}
+
+// prepare makes the concrete fusion that is cut.
+func (a *assembly) prepare() error {
+	e := a.p.e
 	f, err := e.rewritten()
 	if err != nil {
 		return err
@@ -85,21 +108,7 @@ func (a *assembly) assemble(b *core.Binding) (err error) {
 		}
 	}
 	a.order()
-	for round := 0; ; round++ {
-		if err := a.cut(); err != nil {
-			return err
-		}
-		again, err := a.compile(round)
-		if err != nil {
-			return err
-		}
-		if !again {
-			return a.emit()
-		}
-		if a.log != nil {
-			a.log("cut again, as a kernel cannot be made")
-		}
-	}
+	return nil
 }
 
 // rewritten returns the fusion as the passes leave it.

@@ -202,7 +202,7 @@ func (a *assembly) load(c, made *compiled, draw int) error {
 		return &core.Unsupported{What: "execute(): this kernel cannot be written for the device",
 			Refusals: []core.Refusal{{By: "cuda", Rule: "text", Sentence: err.Error()}}}
 	}
-	l.Function, c.key, err = a.p.e.machine.function(a.p.Device.Device, source.Text, source.Kernels[0].Name, l.Threads(), int64(l.Shared))
+	l.Function, c.key, err = a.p.e.machine.function(a.p.Device.Device, source.Text, source.Kernels[0].Name, l.Threads(), int64(l.Shared), a.options.onlyKept)
 	if err != nil {
 		a.unkept.Store(true)
 	}

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -143,6 +144,8 @@ type Options struct {
 	// Candidate chooses among the schedules that there are for a kernel, counted
 	// around; 0 is the one that is expected to be the fastest.
 	Candidate int
+
+	onlyKept bool // nothing is compiled
 }
 
 // keys recycles the buffers that keys are made in.
@@ -168,6 +171,43 @@ func (e *Executor) PlanWith(inputs []Input, o Options) (*Plan, error) {
 		return x.plan, nil
 	}
 	return e.build(string(key), inputs, o)
+}
+
+// IsCompiled reports whether a call with inputs compiles nothing: its plan is there, or can be
+// made of kernels that are loaded or of which the machine code is kept, and then it is there
+// now. It does not on the CPU.
+//
+// Errors: as of PlanWith.
+func (e *Executor) IsCompiled(inputs []Input, o Options) (is bool, err error) {
+	key := string(e.AppendKey(nil, inputs, o))
+	e.lock.RLock()
+	_, isThere := e.plans[key]
+	e.lock.RUnlock()
+	if isThere {
+		return true, nil
+	}
+	o.onlyKept = true
+	var p *Plan
+	err = e.guard(inputs, func() error {
+		if _, err := check(e.f, inputs); err != nil {
+			return err
+		}
+		place, err := e.place(inputs, o)
+		if err == nil && place.Type == CUDA {
+			p, err = e.newPlan(inputs, o)
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errNotKept):
+		return false, nil
+	case err != nil:
+		return false, err
+	case p != nil:
+		e.built.Add(1)
+		e.keep(key, p)
+	}
+	return true, nil
 }
 
 // AppendKey appends what a plan for inputs with options depends on: one plan

@@ -34,3 +34,19 @@ func (c *Cache) Reused() int {
 	defer c.kernels.lock.Unlock()
 	return c.kernels.reused
 }
+
+// Cut does all of planning for a device but for kernels.
+func (e *Executor) Cut(inputs []Input) error {
+	b, err := check(e.f, inputs)
+	if err != nil {
+		return err
+	}
+	a, err := e.begin(b, inputs, Options{}, 0)
+	if err != nil {
+		return err
+	}
+	if err := a.prepare(); err != nil {
+		return err
+	}
+	return a.cut()
+}

@@ -102,16 +102,21 @@ func limits(p cudadrv.Properties) kir.Limits {
 
 // function compiles text for a device and loads its kernel called name, of which
 // launches have the given numbers of threads and bytes of dynamic shared memory.
-// It does so once for equal kernels.
+// It does so once for equal kernels. With onlyKept it compiles nothing.
 //
-// Errors: Unsupported; [Bug] if the compiler refuses the text; those of the driver.
-func (m *machine) function(device int, text, name string, threads, shared int64) (f cudadrv.Function, key functionKey, err error) {
+// Errors: Unsupported; [Bug] if the compiler refuses the text; those of the driver;
+// errNotKept.
+func (m *machine) function(device int, text, name string, threads, shared int64, onlyKept bool) (f cudadrv.Function, key functionKey, err error) {
 	p, err := m.properties(device)
 	if err != nil {
 		return f, key, err
 	}
-	code := func(o cudadrv.CompileOptions) (cudadrv.Compiled, error) { return m.driver.Compile(text, o) }
 	key = keyOfFunction(p, device, sha256.Sum256([]byte(text)), name, shared)
+	code := func(o cudadrv.CompileOptions) (cudadrv.Compiled, error) { return m.driver.Compile(text, o) }
+	if onlyKept {
+		k, _ := m.driver.(cudadrv.Keeper)
+		code = keptCode(k, key.text)
+	}
 	f, err = m.loadOnce(p, key, code)
 	if err == nil && threads > int64(f.MaxThreads) {
 		key.registers = max(p.RegistersPerProcessor/int(threads)/8*8, 8) // registers are given out by 8
@@ -137,13 +142,21 @@ var errNotKept = errors.New("the machine code is not kept")
 
 // keptFunction returns the function of key, if that is loaded or its code is kept.
 func (m *machine) keptFunction(p cudadrv.Properties, key functionKey, k cudadrv.Keeper) (cudadrv.Function, error) {
-	return m.loadOnce(p, key, func(o cudadrv.CompileOptions) (cudadrv.Compiled, error) {
-		c, ok := k.KeptCode(key.text, o)
+	return m.loadOnce(p, key, keptCode(k, key.text))
+}
+
+// keptCode returns what finds the machine code of a text; k may be nil.
+func keptCode(k cudadrv.Keeper, text [sha256.Size]byte) func(cudadrv.CompileOptions) (cudadrv.Compiled, error) {
+	return func(o cudadrv.CompileOptions) (c cudadrv.Compiled, err error) {
+		ok := false
+		if k != nil {
+			c, ok = k.KeptCode(text, o)
+		}
 		if !ok {
 			return c, errNotKept
 		}
 		return c, nil
-	})
+	}
 }
 
 // loadOnce returns the function of key, whose machine code is what code returns.

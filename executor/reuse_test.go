@@ -246,3 +246,68 @@ func TestReuseByThreads(t *testing.T) {
 	require.Less(t, len(driver.Compiles()), 10)
 	require.Greater(t, cache.Reused(), 50)
 }
+
+func TestIsCompiled(t *testing.T) {
+	matrix := func(device int, rows, columns int64) []executor.Input {
+		return []executor.Input{onDevice(device, 0x1000, []int64{rows, columns}, []int64{columns, 1})}
+	}
+	driver := h100s(2)
+	cache := executor.NewCache(3, driver)
+	relu := func(p *program) { p.output(p.call("relu", p.tensor(-1, -1))) }
+	e, err := cache.Executor(frozen(t, relu))
+	require.NoError(t, err)
+	is := func(e *executor.Executor, inputs []executor.Input, o executor.Options) bool {
+		compiles := len(driver.Compiles())
+		is, err := e.IsCompiled(inputs, o)
+		require.NoError(t, err)
+		require.Len(t, driver.Compiles(), compiles)
+		_, err = e.PlanWith(inputs, o)
+		require.NoError(t, err)
+		require.Equal(t, is, len(driver.Compiles()) == compiles)
+		return is
+	}
+	require.False(t, is(e, matrix(0, 5, 5), executor.Options{}))
+	require.True(t, is(e, matrix(0, 5, 5), executor.Options{}))
+	require.True(t, is(e, matrix(0, 5, 7), executor.Options{}), "by the same kernel")
+	require.False(t, is(e, matrix(0, 4096, 4096), executor.Options{}))
+	require.False(t, is(e, matrix(1, 5, 5), executor.Options{}), "on another device")
+	require.True(t, is(e, matrix(0, 5, 5), executor.Options{RandomInMemory: true}), "the kernel has no random numbers")
+	other, err := cache.Executor(frozen(t, func(p *program) { p.output(p.call("squeeze", p.call("relu", p.tensor(-1, 1)), []int{1})) }))
+	require.NoError(t, err)
+	require.False(t, is(other, matrix(0, 5, 1), executor.Options{}))
+
+	_, err = e.IsCompiled([]executor.Input{vector(0x1000, 5)}, executor.Options{})
+	require.ErrorAs(t, err, new(*core.InvalidArgument))
+	onCPU := matrix(0, 5, 5)
+	onCPU[0].Device = executor.Device{}
+	compiled, err := e.IsCompiled(onCPU, executor.Options{})
+	require.NoError(t, err)
+	require.True(t, compiled)
+
+	// A part of a program that is there, and one that is not.
+	two, err := cache.Executor(frozen(t, func(p *program) {
+		x, y := p.tensor(-1, -1), p.tensor(-1)
+		p.output(p.call("relu", x))
+		p.output(p.call("neg", y))
+	}))
+	require.NoError(t, err)
+	require.False(t, is(two, []executor.Input{matrix(0, 5, 5)[0], vector(0x2000, 5)}, executor.Options{}))
+	require.True(t, is(two, []executor.Input{matrix(0, 9, 5)[0], vector(0x2000, 9)}, executor.Options{}))
+}
+
+// TestIsCompiledOnDisk: machine code that another process compiled for other sizes serves.
+func TestIsCompiledOnDisk(t *testing.T) {
+	folder := keptFolder(t)
+	for i, want := range []bool{false, true} {
+		p := newProcess(h100s(1), folder)
+		e, err := executor.NewCache(1, p).Executor(frozen(t, func(p *program) { p.output(p.call("relu", p.tensor(-1))) }))
+		require.NoError(t, err)
+		is, err := e.IsCompiled([]executor.Input{vector(0x1000, int64(5+i))}, executor.Options{})
+		require.NoError(t, err)
+		require.Equal(t, want, is)
+		require.Empty(t, p.below.Compiles())
+		_, err = e.Plan([]executor.Input{vector(0x1000, 5)})
+		require.NoError(t, err)
+		require.Len(t, p.below.Compiles(), 1-i)
+	}
+}

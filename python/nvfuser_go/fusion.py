@@ -385,13 +385,12 @@ class FusionExecutorCache:
         return self._fusion
 
     def is_compiled(self, inputs: Iterable[Any], device: int = 0) -> bool:
-        """Whether inputs of this description run without compiling: always on the CPU, elsewhere if they have run.
+        """Whether inputs of this description run without compiling: always on the CPU, else if their kernels are there.
 
-        `device` makes no difference: the inputs tell.
+        Kernels of other sizes serve too, where they come out the same, and so does machine code on disk. `device` makes
+        no difference: the inputs tell. Raises what execute() raises for inputs that do not fit.
         """
-        plain, _ = prepare(inputs)
-        tensors = [x for x in plain if isinstance(x, torch.Tensor)]
-        return all(x.device.type == "cpu" for x in tensors) or self._executor.has_plan(plain)
+        return self._executor.is_compiled(prepare(inputs)[0])
 
     def get_cuda_kernel(self, inputs: Iterable[Any], intrinsic_code: bool = False, device: int = 0) -> str:
         """The CUDA kernel for inputs of this description.

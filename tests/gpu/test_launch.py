@@ -1,5 +1,6 @@
 """The way from Python to a launch: plans in C memory, what allocates outputs, and the methods that look at a plan."""
 
+import random
 import threading
 
 import pytest
@@ -106,10 +107,16 @@ def test_pinned_memory_is_the_cpu_s():
 
 def test_what_is_compiled():
     x = matrix(5, 5)
-    fd = relu(x)
+    with FusionDefinition() as fd:
+        fd.add_output(fd.ops.add(fd.from_pytorch(x), random.random()))  # of which no machine code is on disk
+    assert not fd.fec.is_compiled([x])
     fd.execute([x])
     assert fd.fec.is_compiled([x]) and fd.fec.is_compiled([matrix(5, 5)])
-    assert not fd.fec.is_compiled([matrix(5, 7)])
+    assert fd.fec.is_compiled([matrix(5, 7)])  # by the same kernel
+    large = matrix(4096, 4096)
+    assert not fd.fec.is_compiled([large])
+    fd.execute([large])
+    assert fd.fec.is_compiled([large])
 
 
 def test_validation_makes_constants_on_the_device():

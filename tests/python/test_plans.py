@@ -289,6 +289,10 @@ def test_which_inputs_are_compiled():
     fd = scaled()
     fd.execute([matrix(2, 2), 1.0])
     assert fd.fec.is_compiled([matrix(5, 5), 1.0])
+    with pytest.raises(InvalidArgument, match="inputs"):
+        fd.fec.is_compiled([matrix(5, 5)])
+    with pytest.raises(InvalidType, match="inputs must be a list"):
+        _C.executor(fd.fusion._core).is_compiled(3)
     with pytest.raises(InvalidType, match="inputs must be a list"):
         _C.executor(fd.fusion._core).has_plan(3)
 
