@@ -76,9 +76,9 @@ func deviceOf(device int) *executor.Device {
 	return &executor.Device{Type: executor.CUDA, Index: device}
 }
 
-// plan returns the plan for inputs in C memory.
-func (x *execution) plan(inputs []executor.Input) (*executor.Plan, error) {
-	return x.PlanWith(inputs, x.options(setting{device: C.NVF_ANY_DEVICE}))
+// inspect returns what there is to see for inputs in C memory.
+func (x *execution) inspect(inputs []executor.Input) (*executor.Inspection, error) {
+	return x.Inspect(inputs, x.options(setting{device: C.NVF_ANY_DEVICE}))
 }
 
 //export nvf_executor_create

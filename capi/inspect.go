@@ -348,9 +348,9 @@ func nvfi_stages() C.const_text { return stagesText() }
 
 //export nvfi_show
 func nvfi_show(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, request C.const_text, text **C.char, e *C.nvf_error) C.int {
-	return onPlan(h, inputs, n, e, func(p *executor.Plan) error {
+	return inspected(h, inputs, n, e, func(x *executor.Inspection) error {
 		words := strings.Split(C.GoString(request), "\n")
-		shown, err := p.Inspection().Show(words[0], words[1:]...)
+		shown, err := x.Show(words[0], words[1:]...)
 		if err == nil {
 			*text = cText(shown)
 		}
@@ -360,9 +360,9 @@ func nvfi_show(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, request C.c
 
 //export nvfi_first_shown
 func nvfi_first_shown(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, first *C.int32_t, e *C.nvf_error) C.int {
-	return onPlan(h, inputs, n, e, func(p *executor.Plan) error {
+	return inspected(h, inputs, n, e, func(x *executor.Inspection) error {
 		*first = 0
-		if p.FirstShown() {
+		if x.FirstShown() {
 			*first = 1
 		}
 		return nil
@@ -390,9 +390,9 @@ func nvfi_is_compiled(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, is *
 	})
 }
 
-// onPlan runs body on the plan for inputs, or if n is negative on the one that
-// was prepared last.
-func onPlan(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, e *C.nvf_error, body func(*executor.Plan) error) C.int {
+// inspected runs body on what there is to see for inputs, or if n is negative for those of
+// the plan that was prepared last.
+func inspected(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, e *C.nvf_error, body func(*executor.Inspection) error) C.int {
 	x, err := get[execution](handle(h), "an executor")
 	if err != nil {
 		return report(e, err)
@@ -400,7 +400,7 @@ func onPlan(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, e *C.nvf_error
 	return guard(e, func() string { return "inspect\n\n" + x.Text() }, func() error {
 		if n < 0 {
 			if p := x.last.Load(); p != nil {
-				return body(p)
+				return body(p.Inspection())
 			}
 			return core.InvalidArgumentf("the fusion has not been executed: there are no inputs to show it for")
 		}
@@ -409,11 +409,11 @@ func onPlan(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, e *C.nvf_error
 			return err
 		}
 		defer given.done()
-		p, err := x.plan(given.inputs)
+		of, err := x.inspect(given.inputs)
 		if err != nil {
 			return err
 		}
-		return body(p)
+		return body(of)
 	})
 }
 

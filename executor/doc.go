@@ -44,9 +44,9 @@
 // in place. All aliased outputs are copied last where an input that receives one
 // shares memory with another input; a plan for such inputs is another one, by its key.
 //
-// [Plan.Inspection] shows what becomes of a fusion for the inputs of a plan: a
-// table of stages ([Stages]), from its definition over its segments to the arguments
-// of each kernel, which are made for this also where the plan does not run them.
+// An [Inspection] shows what becomes of a fusion for inputs: a table of stages
+// ([Stages]), from its definition over its segments to the arguments of each kernel,
+// which are made for this also where the plan does not run them, or cannot be made.
 //
 // # Invariants
 //

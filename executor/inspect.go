@@ -2,8 +2,11 @@ package executor
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"nvfuser_go/codegen/lower"
 	"nvfuser_go/core"
@@ -21,6 +24,10 @@ type Inspection struct {
 	made   *made          // nil: without inputs there is nothing
 	device *DeviceProgram // of what is made; nil: that failed
 	failed error          // why made lacks what it lacks
+
+	shown atomic.Bool
+	once  sync.Once
+	look  func() error // completes it at the first call that needs that; nil: it is complete
 }
 
 // InspectDefinition returns what there is to see of f, which is frozen, without
@@ -42,34 +49,62 @@ func InspectSchedule(s *schedule.Scheduled, o lower.Options) *Inspection {
 }
 
 // Inspection returns what there is to see of the fusion with inputs of the plan's
-// kind. Kernels are made at the first call, unless the plan runs them: then for
+// kind. Kernels are made when one is shown, unless the plan runs them: then for
 // inputs that begin at multiples of 16 bytes, as a plan of the CPU does not tell.
 func (p *Plan) Inspection() *Inspection {
 	p.once.Do(func() {
 		x := &Inspection{f: p.e.f, e: p.e, known: true, inputs: p.inputs}
-		x.failed = p.e.guard(p.inputs, func() error { return x.look(p) })
+		x.look = func() (err error) {
+			if p.Device == nil {
+				return x.assemble(p.inputs, Options{}, onHost)
+			}
+			x.device = p.Device
+			x.made, err = p.Device.made()
+			return err
+		}
 		p.looked = x
 	})
 	return p.looked
 }
 
-// look finds what p was made from, or makes it as if p were to be simulated, as far as
-// that goes.
-func (x *Inspection) look(p *Plan) (err error) {
-	if p.Device != nil {
-		x.device = p.Device
-		x.made, err = p.Device.made()
+// Inspect returns what there is to see of the fusion with inputs: of the plan for them, or
+// if that cannot be made of what there is of it, with kernels that are not compiled.
+//
+// Errors: InvalidArgument and InvalidType, as of [Executor.PlanWith].
+func (e *Executor) Inspect(inputs []Input, o Options) (*Inspection, error) {
+	p, err := e.PlanWith(inputs, o)
+	if err == nil {
+		return p.Inspection(), nil
+	}
+	if errors.As(err, new(*core.InvalidArgument)) || errors.As(err, new(*core.InvalidType)) {
+		return nil, err
+	}
+	x := &Inspection{f: e.f, e: e, known: true, inputs: described(inputs)}
+	x.look = func() error {
+		place, other := e.place(inputs, o)
+		device := onHost
+		if place.Type == CUDA {
+			device = place.Index
+		}
+		if other == nil {
+			_ = x.assemble(inputs, o, device) // it lacks what it lacks for err
+		}
 		return err
 	}
-	b, err := x.e.f.Bind(valuesOf(x.inputs))
+	return x, nil
+}
+
+// assemble makes a program that is not loaded, as far as that goes.
+func (x *Inspection) assemble(inputs []Input, o Options, device int) error {
+	b, err := x.f.Bind(valuesOf(inputs))
 	if err != nil {
 		return err
 	}
-	a, err := x.e.begin(b, x.inputs, Options{}, onHost)
+	a, err := x.e.begin(b, inputs, o, device)
 	if err != nil {
 		return err
 	}
-	x.made = a.made
+	a.dry, x.made = true, a.made
 	if err := a.assemble(b); err != nil {
 		return err
 	}
@@ -78,8 +113,18 @@ func (x *Inspection) look(p *Plan) (err error) {
 	return nil
 }
 
-// FirstShown reports whether this is the first call of it for the plan.
-func (p *Plan) FirstShown() bool { return !p.shown.Swap(true) }
+// complete makes what is to be seen.
+func (x *Inspection) complete() {
+	x.once.Do(func() {
+		if x.look != nil {
+			x.failed = x.e.guard(x.inputs, x.look)
+		}
+	})
+}
+
+// FirstShown reports whether this is the first call of it for the plan; always for what
+// is no plan.
+func (x *Inspection) FirstShown() bool { return !x.shown.Swap(true) }
 
 // Show returns a stage of the fusion as text: one of [Stages], which may take
 // arguments. Texts depend on the fusion and the kind of inputs alone.
@@ -114,6 +159,9 @@ func (x *Inspection) Show(stage string, arguments ...string) (string, error) {
 
 // show shows s, if x has what it needs.
 func (x *Inspection) show(s *Stage, arguments []string) (string, error) {
+	if s.needs > theInputs {
+		x.complete()
+	}
 	ofRun := s.part == nil || s.needs == aLaunch
 	if s.needs != aDefinition && !x.known && (ofRun || x.made == nil) {
 		return "", core.InvalidArgumentf("%s is shown for inputs, and none are given", s.Name)

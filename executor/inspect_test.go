@@ -74,9 +74,9 @@ func TestInspectionIsOfWhatRuns(t *testing.T) {
 	require.Same(t, onCPU, again)
 	_, built := e.Plans()
 	require.Equal(t, 2, built)
-	require.True(t, onCPU.FirstShown())
-	require.False(t, onCPU.FirstShown())
-	require.True(t, simulated.FirstShown())
+	require.True(t, onCPU.Inspection().FirstShown())
+	require.False(t, onCPU.Inspection().FirstShown())
+	require.True(t, simulated.Inspection().FirstShown())
 }
 
 // TestInspectionWhileRunning: inspections and runs from many goroutines.

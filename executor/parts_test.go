@@ -11,6 +11,7 @@ import (
 	"nvfuser_go/codegen/lower"
 	"nvfuser_go/core"
 	"nvfuser_go/core/schedule"
+	"nvfuser_go/cudadrv"
 	"nvfuser_go/executor"
 )
 
@@ -101,6 +102,38 @@ func TestStagesOfADevice(t *testing.T) {
 		requireNoError(t, err)
 		require.NotEmpty(t, text, s.Name)
 	}
+}
+
+// TestStagesOfWhatFails: of a plan that cannot be made, what there is is shown.
+func TestStagesOfWhatFails(t *testing.T) {
+	driver := failing(func(string) error { return &cudadrv.CallError{Call: "cuAnything"} }, "expf(")
+	e := layersExecutor(t, executor.NewCache(1, driver), "exp", "abs")
+	_, want := e.Plan(aVector)
+	require.Error(t, want)
+	x, err := e.Inspect(aVector, executor.Options{})
+	require.NoError(t, err)
+	require.True(t, x.FirstShown())
+	for _, s := range executor.Stages() {
+		text, err := x.Show(s.Name)
+		requireNoError(t, err)
+		require.NotEmpty(t, text)
+	}
+	text, err := x.Show("cuda_kernel", "segment=0")
+	requireNoError(t, err)
+	require.Contains(t, text, "expf(")
+	require.Empty(t, driver.Loads()[1:], "what is looked at is loaded")
+
+	driver.Fail = func(call string) error { return &cudadrv.Unavailable{Library: "libcuda"} }
+	e = layersExecutor(t, executor.NewCache(1, driver), "exp", "abs")
+	x, err = e.Inspect(aVector, executor.Options{})
+	require.NoError(t, err)
+	text, err = x.Show("fusion_args")
+	require.NoError(t, err)
+	require.Contains(t, text, "on cuda:0")
+	_, err = x.Show("cuda_kernel")
+	require.ErrorAs(t, err, new(*core.Unsupported))
+	_, err = e.Inspect(aVector[:0], executor.Options{})
+	require.ErrorAs(t, err, new(*core.InvalidArgument))
 }
 
 // TestStagesWithoutInputs: what is shown of a definition alone, and of a schedule.

@@ -26,7 +26,6 @@ type Plan struct {
 
 	once   sync.Once // for looked
 	looked *Inspection
-	shown  atomic.Bool
 }
 
 // A Step is a part of a plan.

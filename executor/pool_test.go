@@ -135,6 +135,20 @@ func TestMachineLacks(t *testing.T) {
 	require.Equal(t, 1, strings.Count(err.Error(), "NVRTC"))
 }
 
+// deviceText shows the plan of f for aVector.
+func deviceText(c *executor.Cache, f *core.Fusion) (string, error) {
+	e, err := c.Executor(f)
+	if err != nil {
+		return "", err
+	}
+	plan, err := e.Plan(aVector)
+	if err != nil {
+		return "", err
+	}
+	text, err := plan.Inspection().Show("cuda_full")
+	return plan.Device.String() + text, err
+}
+
 // TestPlansShareKernels: many goroutines plan fusions that share kernels, and each
 // kernel is compiled once, no more at once than there are processors.
 func TestPlansShareKernels(t *testing.T) {
@@ -153,16 +167,18 @@ func TestPlansShareKernels(t *testing.T) {
 	}}
 	cache := executor.NewCache(16, driver)
 	names := []string{"exp", "abs", "sin", "neg", "cos", "relu", "tanh", "sqrt"}
+	var want []string // made by one goroutine, from nothing
+	for g := range names {
+		text, err := deviceText(executor.NewCache(1, h100s(1)), parsed(t, layers(append(append([]string{}, names[g:]...), names[:g]...)...)))
+		requireNoError(t, err)
+		want = append(want, text)
+	}
 	var all sync.WaitGroup
 	for g := range 16 {
 		all.Go(func() {
 			some := append(append([]string{}, names[g%8:]...), names[:g%8]...)
-			e, err := cache.Executor(parsed(t, layers(some...)))
-			if err == nil {
-				_, err = e.Plan(aVector)
-			}
-			if err != nil {
-				t.Error(err)
+			if got, err := deviceText(cache, parsed(t, layers(some...))); err != nil || got != want[g%8] {
+				t.Errorf("%v: %s\nis not\n%s", err, got, want[g%8])
 			}
 		})
 	}
