@@ -27,6 +27,7 @@ type DeviceProgram struct {
 	Scalars    int    // 64-bit words that Evaluate fills; 0: calls differ in addresses alone
 	Draws      uint64 // by which a run moves the offset of the random generator: a multiple of 4
 
+	counts    cudadrv.ValueCounts // of the plan
 	words     hostWords
 	functions []functionKey         // by launch
 	made      func() (*made, error) // of a plan that was kept: made at the first call
@@ -74,7 +75,7 @@ func (d *DeviceProgram) String() string {
 	for i := range d.Phases {
 		p := &d.Phases[i]
 		if len(d.Phases) > 1 {
-			fmt.Fprintf(&b, "phase %d: allocates %v, releases %v\n", i, p.Allocate, p.Release)
+			fmt.Fprintf(&b, "phase %d: allocates %s; releases %s\n", i, d.named(p.Allocate), d.named(p.Release))
 		}
 		for range p.Launches {
 			d.showLaunch(&b, launch, m)
@@ -117,14 +118,36 @@ func (d *DeviceProgram) showCall(b *strings.Builder, i int) {
 		case a.Slot < 0:
 			fmt.Fprintf(b, "  %d: scalar %d as %s\n", k, a.Word, a.DType.Text())
 		case a.Whole:
-			fmt.Fprintf(b, "  %d: slot %d\n", k, a.Slot)
+			fmt.Fprintf(b, "  %d: %s\n", k, d.named([]Slot{a.Slot}))
 		default:
-			fmt.Fprintf(b, "  %d: slot %d as %s, sizes %v, strides %v, from element %d on\n", k, a.Slot, a.DType.Text(), a.Sizes, a.Strides, a.Offset)
+			fmt.Fprintf(b, "  %d: %s as %s, sizes %v, strides %v, from element %d on\n", k, d.named([]Slot{a.Slot}), a.DType.Text(), a.Sizes, a.Strides, a.Offset)
 		}
 	}
 	for k, r := range c.Results {
-		fmt.Fprintf(b, "  result %d: slot %d, %s, sizes %v, strides %v\n", k, r.Slot, r.DType.Text(), r.Sizes, r.Strides)
+		fmt.Fprintf(b, "  result %d: %s, %s, sizes %v, strides %v\n", k, d.named([]Slot{r.Slot}), r.DType.Text(), r.Sizes, r.Strides)
 	}
+}
+
+// named lists slots.
+func (d *DeviceProgram) named(slots []Slot) string {
+	if len(slots) == 0 {
+		return "nothing"
+	}
+	var names []string
+	for _, s := range slots {
+		output := int(s) - d.counts.Inputs
+		switch workspace := output - d.counts.Outputs; {
+		case s < 0:
+			names = append(names, "nowhere")
+		case output < 0:
+			names = append(names, fmt.Sprintf("%v %d", cudadrv.InputPointer, s))
+		case workspace < 0:
+			names = append(names, fmt.Sprintf("%v %d", cudadrv.OutputPointer, output))
+		default:
+			names = append(names, fmt.Sprintf("%v %d", cudadrv.WorkspacePointer, workspace))
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // value shows the value of an argument, or what calls bring.

@@ -108,7 +108,7 @@ func (x *Inspection) assemble(inputs []Input, o Options, device int) error {
 	if err := a.assemble(b); err != nil {
 		return err
 	}
-	a.p.finish(func() (*made, error) { return a.made, nil })
+	a.p.finish(a.made.itself)
 	x.device = a.p.Device
 	return nil
 }

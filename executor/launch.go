@@ -25,7 +25,7 @@ func (e *Executor) planInSteps(b *core.Binding, inputs []Input, o Options, devic
 	if err := a.assemble(b); err != nil {
 		return nil, err
 	}
-	a.p.finish(func() (*made, error) { return a.made, nil })
+	a.p.finish(a.made.itself)
 	k.keep()
 	return a.p, nil
 }
@@ -50,22 +50,27 @@ func (e *Executor) begin(b *core.Binding, inputs []Input, o Options, device int)
 	}
 	p := &Plan{Outputs: outputs, Device: &DeviceProgram{Device: device}, Work: math.MaxInt64, e: e, inputs: described(inputs)}
 	a := &assembly{p: p, properties: properties, options: o, inputs: p.inputs, aligned: alignments(inputs), overlaps: e.overlaps(inputs, o)}
-	a.made = &made{of: a}
+	a.made = &made{of: a.blank()}
 	return a, nil
+}
+
+// blank returns an assembly as a was when it began.
+func (a *assembly) blank() *assembly {
+	return &assembly{properties: a.properties, options: a.options, inputs: a.inputs, aligned: a.aligned, overlaps: a.overlaps,
+		p: &Plan{Outputs: a.p.Outputs, Device: &DeviceProgram{Device: a.p.Device.Device}, e: a.p.e, inputs: a.p.inputs}}
 }
 
 // again returns an assembly as a was when it began, which makes kernels and does not
 // load them.
 func (a *assembly) again() *assembly {
-	other := &assembly{properties: a.properties, options: a.options, inputs: a.inputs, aligned: a.aligned, overlaps: a.overlaps, dry: true,
-		p: &Plan{Outputs: a.p.Outputs, Device: &DeviceProgram{Device: a.p.Device.Device}, e: a.p.e, inputs: a.p.inputs}}
-	other.made = &made{of: other}
+	other := a.blank()
+	other.dry, other.made = true, &made{of: other.blank()}
 	return other
 }
 
 // A made is what a program was made from, as far as that went.
 type made struct {
-	of       *assembly
+	of       *assembly          // as it was when that began: the plan outlives the assembly
 	f        *core.Fusion       // that was cut
 	program  *segmenter.Program // nil: one kernel by hand
 	parts    []part             // in the order in which they run
@@ -74,10 +79,13 @@ type made struct {
 	fresh    []map[int]bool // by launch and offset of a patch: nothing wrote before to what it is the address of
 }
 
+func (m *made) itself() (*made, error) { return m, nil }
+
 // finish makes known what a run of the program needs.
 func (p *Plan) finish(from func() (*made, error)) {
 	d := p.Device
 	d.made, d.Scalars = from, len(d.words.list)
+	d.counts = p.Counts()
 	for i := range d.Launches {
 		for _, patch := range d.Launches[i].Patches {
 			p.NeedsRandom = p.NeedsRandom || patch.Value == cudadrv.RandomSeed
