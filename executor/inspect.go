@@ -159,18 +159,19 @@ func (x *Inspection) Show(stage string, arguments ...string) (string, error) {
 
 // show shows s, if x has what it needs.
 func (x *Inspection) show(s *Stage, arguments []string) (string, error) {
-	if s.needs > theInputs {
-		x.complete()
-	}
 	ofRun := s.part == nil || s.needs == aLaunch
 	if s.needs != aDefinition && !x.known && (ofRun || x.made == nil) {
 		return "", core.InvalidArgumentf("%s is shown for inputs, and none are given", s.Name)
 	}
+	if s.needs <= theInputs {
+		return s.whole(x, arguments)
+	}
+	x.complete()
 	if s.part != nil {
 		return x.showParts(s, arguments)
 	}
 	switch m := x.made; {
-	case s.needs <= theInputs, s.needs == aPlan && x.device != nil, m != nil && (s.needs == aConcrete && m.f != nil || s.needs == aProgram && m.program != nil):
+	case s.needs == aPlan && x.device != nil, m != nil && (s.needs == aConcrete && m.f != nil || s.needs == aProgram && m.program != nil):
 		return s.whole(x, arguments)
 	case x.failed != nil:
 		return "", x.failed
