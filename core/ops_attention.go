@@ -15,7 +15,7 @@ const attentionDoc = " query is [N, H, L, E], key [N, Hk, S, E] and value [N, Hk
 	"The score of a query and a key is scale times their product, scale being 1/sqrt(E) if left out. " +
 	"With is_causal, position i of query sees the positions of key up to i."
 
-const dropoutDoc = " A dropout_p other than 0 is not supported on a CPU."
+const dropoutDoc = " A dropout_p other than 0 is not supported."
 
 var SdpfaFwdOp = def(OpInfo{Name: "sdpfa_fwd", Results: []string{"output", "logsumexp", "philox_seed", "philox_offset"}, Group: groupGemm, Class: Attention,
 	Signatures: signature(Param{Name: "query", Kind: TensorIn}, Param{Name: "key", Kind: TensorIn}, Param{Name: "value", Kind: TensorIn},
@@ -332,7 +332,7 @@ func (b *Binding) CheckDropout(e *Expr) error {
 		return b.located(e, err)
 	}
 	if v.Re != 0 {
-		return &Unsupported{What: fmt.Sprintf("%s(): dropout_p is %v, and dropout in attention is not supported on a CPU; use 0", e.Op.Name, v.Re)}
+		return &Unsupported{What: fmt.Sprintf("%s(): dropout_p is %v, and dropout in attention is not supported; use 0", e.Op.Name, v.Re)}
 	}
 	return nil
 }

@@ -154,7 +154,7 @@ func TestAttentionAtRunTime(t *testing.T) {
 	require.NoError(t, err)
 	requireEqualArrays(t, evalAttentionCall(t, nil, nil, named("is_causal", givenBool(true)), named("scale", givenFloat(0.5)))[0], got[0])
 	_, err = run(0.25)
-	require.EqualError(t, err, "sdpfa_fwd(): dropout_p is 0.25, and dropout in attention is not supported on a CPU; use 0")
+	require.EqualError(t, err, "sdpfa_fwd(): dropout_p is 0.25, and dropout in attention is not supported; use 0")
 	require.IsType(t, &Unsupported{}, err)
 	_, err = run(nan)
 	require.EqualError(t, err, "sdpfa_fwd(): dropout_p is NaN; a probability is from 0 to 1")

@@ -656,7 +656,7 @@ def sdpfa_bwd(
     of one floating-point type. H is a multiple of Hk: head h of query goes with head h / (H/Hk) of key and value. The
     score of a query and a key is scale times their product, scale being 1/sqrt(E) if left out. With is_causal, position
     i of query sees the positions of key up to i. philox_seed and philox_offset are integer tensors. A dropout_p other
-    than 0 is not supported on a CPU. Formulas: T. Dao, "FlashAttention-2" (2023), section 3.2."""
+    than 0 is not supported. Formulas: T. Dao, "FlashAttention-2" (2023), section 3.2."""
 
 def sdpfa_fwd(
     query: TensorView,
@@ -675,8 +675,7 @@ def sdpfa_fwd(
     key and value. The score of a query and a key is scale times their product, scale being 1/sqrt(E) if left out. With
     is_causal, position i of query sees the positions of key up to i. bias is floating-point and added to the scores; a
     mask of Bool hides the keys where it is False, and a floating-point one is added too. Both broadcast to [N, H, L,
-    S]. A position that sees no key gives 0, and -inf as the logarithm. A dropout_p other than 0 is not supported on a
-    CPU."""
+    S]. A position that sees no key gives 0, and -inf as the logarithm. A dropout_p other than 0 is not supported."""
 
 @overload
 def segment_set(x: _Number) -> Scalar:

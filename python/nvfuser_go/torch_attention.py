@@ -1,7 +1,8 @@
 """Attention by torch, with the results that the operations sdpfa_fwd and sdpfa_bwd have.
 
 On a CUDA device torch's own kernels are called where they take the tensors: which one follows from types and shapes
-alone, so that a backward call uses what its forward call used, whose random numbers it draws again.
+alone. Dropout is refused: torch's kernels take the state of the generator in forms that differ between its versions, and
+one that they do not expect ends the process.
 """
 
 import math
@@ -25,18 +26,18 @@ def sdpfa_fwd(
     scale: float | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Output, logsumexp, seed and offset."""
-    dropout, causal = dropout_p or 0.0, bool(is_causal)
+    _refuse_dropout("sdpfa_fwd", dropout_p)
+    causal, zero = bool(is_causal), _zero(query)
     kernel = _kernel(query, key, value, causal) if bias is None and mask is None else None
     if kernel == "flash":
         q, k, v = _dense(query, key, value)
-        found = _aten._scaled_dot_product_flash_attention(q, k, v, dropout, causal, False, scale=scale)
-        return found[0], found[1], *(_state(found[6], 0, dropout), _state(found[6], 1, dropout))
+        found = _aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
+        return found[0], found[1], zero, zero
     if kernel == "efficient":
         q, k, v = _dense(query, _repeated(key, query), _repeated(value, query))
-        found = _aten._scaled_dot_product_efficient_attention(q, k, v, None, True, dropout, causal, scale=scale)
-        zero = _zero(query)
-        return found[0], found[1][:, :, : query.shape[2]], *(found[2:4] if dropout else (zero, zero))
-    return _spelled(query, key, value, bias, mask, dropout, causal, scale)
+        found = _aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, causal, scale=scale)
+        return found[0], found[1][:, :, : query.shape[2]], zero, zero
+    return *_spelled(query, key, value, bias, mask, causal, scale), zero, zero
 
 
 def sdpfa_bwd(
@@ -53,27 +54,26 @@ def sdpfa_bwd(
     scale: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and value."""
-    dropout, causal = dropout_p or 0.0, bool(is_causal)
+    _refuse_dropout("sdpfa_bwd", dropout_p)
+    causal = bool(is_causal)
     kernel = _kernel(query, key, value, causal)
     if kernel == "flash":
         d, q, k, v, o = _dense(grad_output, query, key, value, output)
-        state = torch.stack([_bits(philox_seed), _bits(philox_offset)]).to(query.device).view(torch.uint64)
+        state = torch.zeros(2, dtype=torch.int64, device=query.device).view(torch.uint64)
         most = (query.shape[2], key.shape[2])
         found = _aten._scaled_dot_product_flash_attention_backward(
-            d, q, k, v, o, logsumexp.contiguous(), None, None, *most, dropout, causal, state, state[:0], scale=scale
+            d, q, k, v, o, logsumexp.contiguous(), None, None, *most, 0.0, causal, state, state, scale=scale
         )
         return tuple(found[:3])
-    if kernel == "efficient":
+    # On narrow types the other kernel gave two results for equal tensors (torch 2.11 on an H100).
+    if kernel == "efficient" and query.dtype is torch.float32:
         d, q, k, v, o = _dense(grad_output, query, _repeated(key, query), _repeated(value, query), output)
         padded = torch.nn.functional.pad(logsumexp, (0, -query.shape[2] % 32), value=math.inf)
-        seed, offset = _bits(philox_seed).to(query.device), _bits(philox_offset).to(query.device)
-        wanted = [True, True, True, False]
+        zero, wanted = _zero(query), [True, True, True, False]
         found = _aten._scaled_dot_product_efficient_attention_backward(
-            d, q, k, v, None, o, padded, seed, offset, dropout, wanted, causal, scale=scale
+            d, q, k, v, None, o, padded, zero, zero, 0.0, wanted, causal, scale=scale
         )
         return found[0], _summed(found[1], key), _summed(found[2], value)
-    if dropout:
-        raise Unsupported("sdpfa_bwd(): torch has no kernel with dropout for these element types and sizes; use 0")
     return _spelled_gradients(grad_output, query, key, value, output, logsumexp, causal, scale)
 
 
@@ -115,12 +115,9 @@ def _zero(like: Tensor) -> Tensor:
     return torch.zeros((), dtype=torch.int64, device=like.device)
 
 
-def _bits(x: Tensor) -> Tensor:
-    return x.view(torch.int64) if x.dtype is torch.uint64 else x.long()
-
-
-def _state(state: Tensor, which: int, dropout: float) -> Tensor:
-    return _bits(state)[which] if dropout else _zero(state)
+def _refuse_dropout(name: str, dropout_p: float | None) -> None:
+    if dropout_p:
+        raise Unsupported(f"{name}(): dropout_p is {dropout_p}, and dropout in attention is not supported; use 0")
 
 
 def _scores(query: Tensor, key: Tensor, causal: bool, scale: float | None) -> Tensor:
@@ -143,10 +140,9 @@ def _spelled(
     value: Tensor,
     bias: Tensor | None,
     mask: Tensor | None,
-    dropout: float,
     causal: bool,
     scale: float | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     q, k, v = _wide(query), _wide(_repeated(key, query)), _wide(_repeated(value, query))
     scores = _scores(q, k, causal, scale)
     for added in (bias, mask):
@@ -158,14 +154,7 @@ def _spelled(
     weights = torch.softmax(scores, -1)
     if bias is not None or mask is not None:
         weights = torch.where((logsumexp == -math.inf).unsqueeze(-1), 0.0, weights)
-    if dropout and query.device.type == "cpu":
-        raise Unsupported(
-            f"sdpfa_fwd(): dropout_p is {dropout}, and dropout in attention is not supported on a CPU; use 0"
-        )
-    if dropout:
-        weights = torch.nn.functional.dropout(weights, dropout, training=True)
-    zero = _zero(query)
-    return weights @ v, logsumexp, zero, zero
+    return weights @ v, logsumexp
 
 
 def _spelled_gradients(

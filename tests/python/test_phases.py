@@ -169,7 +169,7 @@ def test_error_of_torch_names_the_operation(monkeypatch) -> None:
     torch.testing.assert_close(out, reference(x, w))
 
 
-def test_dropout_on_a_cpu_is_refused() -> None:
+def test_dropout_in_attention_is_refused() -> None:
     x = torch.randn(2, 2, 4, 8)
     with FusionDefinition() as fd:
         q = fd.define_tensor([2, 2, 4, 8], [True] * 4)
@@ -179,7 +179,7 @@ def test_dropout_on_a_cpu_is_refused() -> None:
     torch.testing.assert_close(out, torch.nn.functional.scaled_dot_product_attention(x, x, x))
     for options in ([], SIMULATE):
         with pytest.raises(
-            Unsupported, match=r"sdpfa_fwd\(\): dropout_p is 0.5, and dropout in attention is not supported on a CPU"
+            Unsupported, match=r"sdpfa_fwd\(\): dropout_p is 0.5, and dropout in attention is not supported"
         ):
             fd.execute([x, 0.5], _enable_options=options)
 

@@ -99,7 +99,7 @@ def problem(row: dict, case: Case, layout: str, dynamic: bool, compute: Callable
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     for i, (g, w) in enumerate(zip(got, want, strict=True)):
-        found = wrong(row, g.cpu(), w)
+        found = wrong(row, g.cpu(), w.cpu())
         if found:
             return f"output {i}: {found}"
     return None
