@@ -1,8 +1,8 @@
 """Attention by torch, with the results that the operations sdpfa_fwd and sdpfa_bwd have.
 
 On a CUDA device torch's own kernels are called where they take the tensors: which one follows from types and shapes
-alone. Dropout is refused: torch's kernels take the state of the generator in forms that differ between its versions, and
-one that they do not expect ends the process.
+alone. Dropout is refused: torch's kernels take the state of the generator in forms that differ between its versions,
+and one that they do not expect ends the process.
 """
 
 import math
