@@ -274,9 +274,10 @@ func (f *Fusion) NameAs(from *Fusion, vals map[ValID]ValID) {
 	f.numTensors, f.numScalars = from.numTensors, from.numScalars
 }
 
-// AppendNames appends what the names of tensors and scalars are, and those of what is
-// added later: fusions of equal texts for which it is equal are equal in all but lines.
-func (f *Fusion) AppendNames(key []byte) []byte {
+// AppendUntold appends what the text form does not tell but for lines: the names of values,
+// those of what is added later, how operations were called, and the streams of random ones.
+// Fusions of equal texts for which it is equal are the same to who compiles them.
+func (f *Fusion) AppendUntold(key []byte) []byte {
 	key = endian.AppendVarint(endian.AppendVarint(key, int64(f.numTensors)), int64(f.numScalars))
 	name := func(v ValID) {
 		key = endian.AppendVarint(endian.AppendVarint(key, int64(f.vals[v].Number)), int64(f.vals[v].Extent))
@@ -285,7 +286,14 @@ func (f *Fusion) AppendNames(key []byte) []byte {
 		name(v)
 	}
 	for _, id := range f.Order() {
-		for _, v := range f.exprs[id].Out {
+		e := &f.exprs[id]
+		if e.Called != e.Op {
+			key = append(append(key, e.Called.Name...), 0)
+		}
+		if e.Op.Class == Random {
+			key = endian.AppendVarint(key, int64(e.Stream))
+		}
+		for _, v := range e.Out {
 			name(v)
 		}
 	}

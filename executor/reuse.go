@@ -35,7 +35,7 @@ func newKernelStore() *kernelStore {
 
 // knownOf returns what is known of f on a device.
 func (s *kernelStore) knownOf(f *core.Fusion, device int) *scheduler.Known {
-	key := string(binary.AppendVarint(f.AppendNames([]byte(f.String())), int64(device)))
+	key := string(binary.AppendVarint(f.AppendUntold([]byte(f.String())), int64(device)))
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	k, ok := s.known.get(key)

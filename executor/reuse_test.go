@@ -3,6 +3,7 @@ package executor_test
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -310,4 +311,26 @@ func TestIsCompiledOnDisk(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, p.below.Compiles(), 1-i)
 	}
+}
+
+// TestReuseOfRandomPlaces: one kernel draws numbers of other places than another of the same text.
+func TestReuseOfRandomPlaces(t *testing.T) {
+	driver := h100s(1)
+	cache := executor.NewCache(2, driver)
+	inputs := []executor.Input{vector(0x1000, 10), onDevice(0, 0x2000, []int64{3, 4}, []int64{4, 1})}
+	for _, between := range []bool{false, true} {
+		e, err := cache.Executor(frozen(t, func(p *program) {
+			x, y := p.tensor(-1), p.tensor(-1, -1)
+			p.output(p.call("mul", x, p.call("rand_like", x)))
+			if between {
+				y = p.call("rand_like", y)
+			}
+			p.output(p.call("neg", y))
+			p.output(p.call("mul", x, p.call("rand_like", x)))
+		}))
+		require.NoError(t, err)
+		whole := requireReused(t, e, driver, inputs, executor.Options{})
+		require.Equal(t, between, strings.Contains(whole.kernels, "stream 2"))
+	}
+	require.Zero(t, cache.Reused())
 }

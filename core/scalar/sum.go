@@ -131,7 +131,7 @@ func (t *Table) factors(product ID) []ID {
 	if t.Op(product) == Mul && !t.scaled(product) && !t.beyond(product) {
 		return t.Args(product)
 	}
-	return []ID{product}
+	return append(t.ids.take(1), product)
 }
 
 // scaled reports whether id is a product times a coefficient.
@@ -196,8 +196,14 @@ func (t *Table) sumOf(id ID) sum {
 	return s
 }
 
+// fewTerms are those of most sums.
+const fewTerms = 2
+
 // open adds p to s, without merging equal products.
 func (t *Table) open(s *sum, p part) {
+	if s.terms == nil {
+		s.terms = t.terms.take(fewTerms)
+	}
 	if t.Op(p.id) == Add {
 		s.terms = slices.Grow(s.terms, len(t.Args(p.id)))
 		for _, a := range t.Args(p.id) {

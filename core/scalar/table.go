@@ -24,6 +24,9 @@ type Table struct {
 
 	memo  map[request]ID // results of the operations with costly rules; only a cache
 	depth int            // of rules that apply rules
+
+	terms scratch[term] // of sums
+	ids   scratch[ID]   // of factors
 }
 
 type node struct {
