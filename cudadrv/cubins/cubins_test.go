@@ -247,15 +247,16 @@ func TestLimitOfFiles(t *testing.T) {
 	var before syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before))
 	limit := before
-	limit.Cur = 64
+	limit.Cur = 1 << 18 // the test program writes smaller files
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
 	t.Cleanup(func() { require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before)) })
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGXFSZ)
 	t.Cleanup(func() { signal.Stop(caught) })
 	f := newFixture(t)
-	require.True(t, f.compile("a"))
-	require.True(t, f.compile("a"), "it is not kept")
+	text := strings.Repeat("a", 1<<18)
+	require.True(t, f.compile(text))
+	require.True(t, f.compile(text), "it is not kept")
 	require.Len(t, f.warnings, 2, "of two processes")
 	require.Contains(t, f.warnings[0], "file too large")
 	require.Empty(t, caught)
