@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
 	"nvfuser_go/executor"
 )
 
@@ -202,42 +205,95 @@ func TestEqualLayers(t *testing.T) {
 	}
 }
 
+// A corpusBlock is a block of the corpus with its inputs by name, such as "small".
+type corpusBlock struct {
+	f      *core.Fusion
+	names  []string
+	inputs map[string][]executor.Input
+}
+
+func readBlock(t *testing.T, file string) corpusBlock {
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	b := corpusBlock{inputs: map[string][]executor.Input{}}
+	b.f, err = core.Parse(string(text))
+	require.NoError(t, err)
+	b.f.Freeze()
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if words[0] != "#" {
+			break
+		}
+		b.names = append(b.names, words[1])
+		b.inputs[words[1]] = nil
+		for i, v := range b.f.Inputs() {
+			b.inputs[words[1]] = append(b.inputs[words[1]], blockInput(t, words[2+i], 0x1000000*uintptr(i+1), b.f.Val(v)))
+		}
+	}
+	return b
+}
+
+// blockInput returns the input that word tells: sizes, or a number.
+func blockInput(t *testing.T, word string, address uintptr, v *core.Val) executor.Input {
+	if !v.Tensor {
+		x, err := strconv.ParseFloat(word, 64)
+		require.NoError(t, err)
+		return executor.Input{Scalar: core.ConvertScalar(v.DType, scalar.Value{Type: dtype.Double, Re: x})}
+	}
+	var sizes []int64
+	for n := range strings.SplitSeq(strings.TrimPrefix(word, "-"), "x") {
+		if n == "" { // no dimensions
+			break
+		}
+		size, err := strconv.ParseInt(n, 10, 64)
+		require.NoError(t, err)
+		sizes = append(sizes, size)
+	}
+	strides, step := make([]int64, len(sizes)), int64(1)
+	for d := len(sizes) - 1; d >= 0; d-- {
+		strides[d] = step
+		step *= max(sizes[d], 1)
+	}
+	x := onDevice(0, address, sizes, strides)
+	x.DType = v.DType
+	return x
+}
+
 // TestModelKernels counts the kernels of models of the corpus, of 30 layers and of 32.
 func TestModelKernels(t *testing.T) {
 	for name, most := range map[string]int{"linear_relu": 2, "gpt2_model": 12} {
-		text, err := os.ReadFile("../tests/go/testdata/corpus/blocks/" + name + ".fusion")
-		require.NoError(t, err)
-		f, err := core.Parse(string(text))
-		require.NoError(t, err)
-		f.Freeze()
-		line, _, _ := strings.Cut(string(text), "\n")
-		words := strings.Fields(line)[2:]
-		var inputs []executor.Input
-		for i, v := range f.Inputs() {
-			var sizes []int64
-			for _, n := range strings.Split(words[i], "x") {
-				size, err := strconv.ParseInt(n, 10, 64)
-				require.NoError(t, err)
-				sizes = append(sizes, size)
-			}
-			strides := make([]int64, len(sizes))
-			for d, step := len(sizes)-1, int64(1); d >= 0; d-- {
-				strides[d] = step
-				step *= sizes[d]
-			}
-			x := onDevice(0, 0x100000*uintptr(i+1), sizes, strides)
-			x.DType = f.Val(v).DType
-			inputs = append(inputs, x)
-		}
+		b := readBlock(t, "../tests/go/testdata/corpus/blocks/"+name+".fusion")
 		driver := h100s(1)
-		e, err := executor.NewCache(1, driver).Executor(f)
+		e, err := executor.NewCache(1, driver).Executor(b.f)
 		require.NoError(t, err)
 		began := processorTime()
-		plan, err := e.Plan(inputs)
+		plan, err := e.Plan(b.inputs["small"])
 		requireNoError(t, err)
-		t.Logf("%s: %d operations, %d launches of %d kernels, %d calls, planned in %v", name, f.NumExprs(), len(plan.Device.Launches), len(driver.Compiles()),
+		t.Logf("%s: %d operations, %d launches of %d kernels, %d calls, planned in %v", name, b.f.NumExprs(), len(plan.Device.Launches), len(driver.Compiles()),
 			len(plan.Device.Calls), processorTime()-began)
 		require.LessOrEqual(t, len(driver.Compiles()), most)
 		require.GreaterOrEqual(t, len(plan.Device.Launches), 30)
 	}
+}
+
+// TestReuseOfBlocks plans the blocks of the corpus, for all their sizes, with the kernels of each
+// other and without.
+func TestReuseOfBlocks(t *testing.T) {
+	files, err := filepath.Glob("../tests/go/testdata/corpus/blocks/*.fusion")
+	require.NoError(t, err)
+	driver := h100s(1)
+	cache, launches := executor.NewCache(len(files), driver), 0
+	for _, file := range files {
+		b := readBlock(t, file)
+		e, err := cache.Executor(b.f)
+		require.NoError(t, err)
+		if b.f.NumExprs() > 1000 {
+			b.names = b.names[:1]
+		}
+		for _, name := range b.names {
+			launches += len(requireReused(t, e, driver, b.inputs[name], executor.Options{}).launches)
+		}
+	}
+	t.Logf("%d launches of %d kernels, %d of others", launches, len(driver.Compiles()), cache.Reused())
+	require.Greater(t, cache.Reused(), 10)
 }
