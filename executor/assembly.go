@@ -62,7 +62,7 @@ func (a *assembly) assemble(b *core.Binding) (err error) {
 	if e.byHand != nil {
 		return a.assembleByHand(b)
 	}
-	if err := a.prepare(); err != nil {
+	if err := a.prepare(b); err != nil {
 		return err
 	}
 	for round := 0; ; round++ {
@@ -82,16 +82,18 @@ func (a *assembly) assemble(b *core.Binding) (err error) {
 	}
 }
 
-// prepare makes the concrete fusion that is cut.
-func (a *assembly) prepare() error {
+// prepare makes the concrete fusion that is cut; b is the binding of what was defined.
+func (a *assembly) prepare(b *core.Binding) error {
 	e := a.p.e
 	f, err := e.rewritten()
 	if err != nil {
 		return err
 	}
 	f = f.WithHostTensors(func(i int) bool { return a.inputs[i].Device.Type == CPU && !a.p.onHost() })
-	if a.b, err = f.Bind(valuesOf(a.inputs)); err != nil {
-		return err
+	if a.b = b; f != e.f {
+		if a.b, err = f.Bind(valuesOf(a.inputs)); err != nil {
+			return err
+		}
 	}
 	if a.f, _, err = f.Concretize(a.b); err != nil {
 		return err
@@ -297,6 +299,10 @@ func (a *assembly) taskOf(s *segmenter.Segment) (*task, error) {
 			list = append(list, o)
 		}
 		t.f = s.Fusion.WithOutputs(list)
+	}
+	if t.asked != nil && t.asked.Fusion == t.f {
+		t.b = t.asked.Shapes
+		return t, nil
 	}
 	var err error
 	t.b, err = t.f.Bind(valuesOf(t.inputs))

@@ -154,7 +154,7 @@ func checkSchedule(s *schedule.Scheduled) error {
 // checkLaunch fails if the launch of c on inputs exceeds the limits, or is not as
 // demanded.
 func (e *Executor) checkLaunch(c *compiled, inputs []Input, limits kir.Limits) error {
-	h, err := c.host(inputs, core.RandomState{})
+	h, err := c.host(c.task, core.RandomState{})
 	if err != nil {
 		return err
 	}

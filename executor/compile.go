@@ -165,9 +165,9 @@ func (a *assembly) kernelOf(t *task, first, draw int) (*compiled, error) {
 	return c, nil
 }
 
-// knownOf returns what is known of f.
-func (a *assembly) knownOf(f *core.Fusion) *scheduler.Known {
-	return a.p.e.kernels.knownOf(f, a.p.Device.Device)
+// knownOf returns what is known of f, of which text has the text form.
+func (a *assembly) knownOf(f *core.Fusion, text string) *scheduler.Known {
+	return a.p.e.kernels.knownOf(f, text, a.p.Device.Device)
 }
 
 // load fits c to the device and, where it is not simulated, compiles and loads it. made is
@@ -177,7 +177,7 @@ func (a *assembly) load(c, made *compiled, draw int) error {
 		return tooLarge(fmt.Sprintf("the kernel has %d bytes of parameters, and a launch takes %d", n, cudadrv.MaxArguments))
 	}
 	c.lock.Lock()
-	h, err := c.host(c.inputs, core.RandomState{})
+	h, err := c.host(c.task, core.RandomState{})
 	if err == nil {
 		err = a.size(h, &c.launch)
 	}

@@ -105,7 +105,7 @@ func (a *assembly) addKernel(x *piece) error {
 func (a *assembly) add(x *piece, t *task, c *compiled, in, out func(int) memory) error {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	h, err := c.host(t.inputs, core.RandomState{})
+	h, err := c.host(t, core.RandomState{})
 	if err != nil {
 		return err
 	}

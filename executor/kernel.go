@@ -26,6 +26,7 @@ type compiled struct {
 	refusals   []core.Refusal     // of the schedulers that were asked before
 
 	*lowered
+	known   *core.Binding // of the fusion of s to the inputs
 	width   int64         // of its vectors: a power of two; 0 and 1 are none
 	options lower.Options // that the kernel is made with
 
@@ -38,13 +39,13 @@ type compiled struct {
 // fusion.
 //
 // Errors: Unsupported with what each scheduler says.
-func (t *task) choose(known func(*core.Fusion) *scheduler.Known) (c *compiled, by scheduler.Scheduler, g *scheduler.Segment, err error) {
+func (t *task) choose(known func(*core.Fusion, string) *scheduler.Known) (c *compiled, by scheduler.Scheduler, g *scheduler.Segment, err error) {
 	c = &compiled{task: t, lowered: &lowered{}, refusals: t.refusals}
 	g, by = segment(t.f, t.b, t.inputs, t.aligned, t.outputs), schedulers.Lookup(t.scheduler)
 	if g.Like(t.asked) {
 		g = t.asked
 	} else {
-		g.Known = known(t.f)
+		g.Known = known(t.f, t.f.String())
 		if by, c.refusals = schedulers.Choose(g, t.device); by == nil {
 			return c, nil, nil, &core.Unsupported{What: "no scheduler takes this fusion", Refusals: c.refusals}
 		}
@@ -102,11 +103,11 @@ func (c *compiled) lowerTo() error {
 }
 
 // rely sets what the kernel may rely on.
-func (c *compiled) rely() error {
-	known, err := c.s.Fusion().Bind(valuesOf(c.inputs))
-	if err != nil {
+func (c *compiled) rely() (err error) {
+	if c.known, err = c.s.Fusion().Bind(valuesOf(c.inputs)); err != nil {
 		return err
 	}
+	known := c.known
 	c.options.Value = func(h kir.HostValue) (int64, bool) {
 		n, err := arguments.Integer(c.s, known, hostInputs(c.inputs), h)
 		return n, err == nil
@@ -186,13 +187,16 @@ type host struct {
 	random core.RandomState
 }
 
-// host returns the host of a launch. The lock must be held.
-func (c *compiled) host(inputs []Input, random core.RandomState) (*host, error) {
-	b, err := c.s.Fusion().Bind(valuesOf(inputs))
-	if err != nil {
-		return nil, err
+// host returns the host of a launch for the inputs of t, which c is for or which are of the
+// same kind. The lock must be held.
+func (c *compiled) host(t *task, random core.RandomState) (h *host, err error) {
+	b := c.known
+	if t != c.task {
+		if b, err = c.s.Fusion().Bind(valuesOf(t.inputs)); err != nil {
+			return nil, err
+		}
 	}
-	values, err := arguments.New(c.s, c.kernel, b, hostInputs(inputs))
+	values, err := arguments.New(c.s, c.kernel, b, hostInputs(t.inputs))
 	return &host{c, values, random}, err
 }
 

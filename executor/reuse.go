@@ -33,9 +33,9 @@ func newKernelStore() *kernelStore {
 	return &kernelStore{known: newRecentMap[*scheduler.Known](maxKnown), kernels: newRecentMap[[]*compiled](maxKernels)}
 }
 
-// knownOf returns what is known of f on a device.
-func (s *kernelStore) knownOf(f *core.Fusion, device int) *scheduler.Known {
-	key := string(binary.AppendVarint(f.AppendUntold([]byte(f.String())), int64(device)))
+// knownOf returns what is known of f, of which text has the text form, on a device.
+func (s *kernelStore) knownOf(f *core.Fusion, text string, device int) *scheduler.Known {
+	key := string(binary.AppendVarint(f.AppendUntold([]byte(text)), int64(device)))
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	k, ok := s.known.get(key)

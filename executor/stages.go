@@ -290,7 +290,7 @@ func showDimensions(p *part, _ []string) (string, error) {
 }
 
 func showArguments(p *part, _ []string) (string, error) {
-	h, err := p.c.host(p.task.inputs, core.RandomState{})
+	h, err := p.c.host(p.task, core.RandomState{})
 	if err != nil {
 		return "", err
 	}
@@ -333,7 +333,7 @@ func (h *host) text(a kir.Argument) (string, error) {
 }
 
 func showLaunch(p *part, _ []string) (string, error) {
-	h, err := p.c.host(p.task.inputs, core.RandomState{})
+	h, err := p.c.host(p.task, core.RandomState{})
 	if err != nil {
 		return "", err
 	}
@@ -351,7 +351,7 @@ func showLaunch(p *part, _ []string) (string, error) {
 }
 
 func showShared(p *part, _ []string) (string, error) {
-	h, err := p.c.host(p.task.inputs, core.RandomState{})
+	h, err := p.c.host(p.task, core.RandomState{})
 	if err != nil {
 		return "", err
 	}

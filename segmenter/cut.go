@@ -21,8 +21,9 @@ type Options struct {
 	Refused func(key string) []core.Refusal
 	// Log, if set, is told why expressions are not in one segment, or computed by torch.
 	Log func(line string)
-	// Known returns what is known of a fusion, for whoever asks about it next. Nil: nothing.
-	Known func(f *core.Fusion) *scheduler.Known
+	// Known returns what is known of a fusion, for whoever asks about it next; text has its
+	// text form. Nil: nothing.
+	Known func(f *core.Fusion, text string) *scheduler.Known
 
 	inputs map[core.ValID]int
 	apart  func(v core.ValID) bool // for tests: v is stored, and read by other segments

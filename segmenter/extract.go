@@ -20,6 +20,9 @@ type part struct {
 	values []core.InputValue         // of the inputs
 	vals   map[core.ValID]core.ValID // by tensor of the whole fusion
 	draws  []int                     // the streams of random expressions, if they are not 0, 1, 2, ...
+
+	text string // the key, if told is the fusion
+	told *core.Fusion
 }
 
 // An extraction copies expressions of a graph to a new fusion.
@@ -355,8 +358,11 @@ func (x *extraction) randoms() []core.ExprID {
 
 // key returns a text that is equal for parts which one kernel computes, given sizes.
 func (p *part) key() string {
-	if p.draws == nil {
-		return p.fusion.String()
+	if p.told != p.fusion {
+		p.told, p.text = p.fusion, p.fusion.String()
+		if p.draws != nil {
+			p.text += strings.Trim(fmt.Sprintln("# random numbers of places", p.draws), "\n") + "\n"
+		}
 	}
-	return p.fusion.String() + strings.Trim(fmt.Sprintln("# random numbers of places", p.draws), "\n") + "\n"
+	return p.text
 }

@@ -133,7 +133,7 @@ func (j *judge) segment(g *graph, x *part) (*scheduler.Segment, error) {
 		}
 	}
 	if j.o.Known != nil {
-		s.Known = j.o.Known(x.fusion)
+		s.Known = j.o.Known(x.fusion, x.key())
 	}
 	return s, nil
 }
@@ -141,9 +141,17 @@ func (j *judge) segment(g *graph, x *part) (*scheduler.Segment, error) {
 // named returns refusals of x with the names that its tensors have in the whole fusion.
 // A name that schedulers made for a copy stays.
 func (x *part) named(g *graph, refusals []core.Refusal) []core.Refusal {
+	if len(refusals) == 0 {
+		return nil
+	}
 	names := map[string]string{}
 	for v, w := range x.vals {
-		names[x.fusion.Name(w)] = g.f.Name(v)
+		if here, there := x.fusion.Name(w), g.f.Name(v); here != there {
+			names[here] = there
+		}
+	}
+	if len(names) == 0 {
+		return refusals
 	}
 	rename := func(text string) string {
 		return tensorName.ReplaceAllStringFunc(text, func(name string) string {
