@@ -268,9 +268,10 @@ PyObject *run_executor(PyObject *self, PyObject *inputs, int32_t device) {
   PyObject *outputs = NULL;
   Run run; /* large, and not cleared */
   if (!alive()) return NULL;
-  SELF->last_use = ++uses;
   run_begin(&run);
-  if (read_inputs(&run, inputs, SELF->aliased, &to_numpy) && find_plan(SELF, &run, device, 0) && check_written(&run) && draw(SELF, &run, device)) {
+  int found = read_inputs(&run, inputs, SELF->aliased, &to_numpy) && find_plan(SELF, &run, device, 0);
+  if (found) SELF->last_use = ++uses; /* not before: another thread may ask meanwhile what was executed last */
+  if (found && check_written(&run) && draw(SELF, &run, device)) {
     outputs = run_plan(&run);
     if (((outputs || run.may_have_written) && !mark_inputs(&run)) || (outputs && to_numpy && !to_arrays(outputs))) Py_CLEAR(outputs);
   }

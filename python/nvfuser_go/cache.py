@@ -1,7 +1,6 @@
 """Caches of fusions that are bounded by number and forget the least recently used one."""
 
 import functools
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from nvfuser_go.definition import FusionDefinition
 from nvfuser_go.errors import InvalidArgument, InvalidType
 from nvfuser_go.fusion import Fusion, FusionExecutorCache
+from nvfuser_go.locks import ForkSafeLock
 
 
 class LRUCache:
@@ -22,14 +22,14 @@ class LRUCache:
         self._max_fusions = max_fusions
         self._entries: OrderedDict[str, tuple[FusionExecutorCache, list[int]]] = OrderedDict()  # the newest last
         self._lookups = self._hits = 0
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def cache_compile(self, fusion: Fusion) -> FusionExecutorCache:
         """The FusionExecutorCache of a fusion that equals this one: a known one, or a new one."""
         if not isinstance(fusion, Fusion):
             raise InvalidType(f"cache_compile(): fusion must be a Fusion, got {fusion!r}")
         key = fusion.text()
-        with self._lock:
+        with self._lock.held():
             self._lookups += 1
             if key in self._entries:
                 self._hits += 1
@@ -49,7 +49,7 @@ class LRUCache:
 
     def stats(self) -> str:
         """The state of the cache as text: hits of each fusion, the most recently used first, and the hit rate."""
-        with self._lock:
+        with self._lock.held():
             lines = [f"Max Fusions Allowed: {self._max_fusions}"]
             if not self._entries:
                 return "\n".join([*lines, "The fusion cache is empty.", ""])

@@ -1,7 +1,5 @@
 """FusionDefinition: the way in which programs define a fusion and run it."""
 
-import os
-import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +28,7 @@ from nvfuser_go.fusion import (
     scheduled_stage,
 )
 from nvfuser_go.inputs import as_list, device_index
+from nvfuser_go.locks import ForkSafeLock
 from nvfuser_go.pytorch_utils import data_type_of
 
 if TYPE_CHECKING:
@@ -38,16 +37,7 @@ if TYPE_CHECKING:
 Inputs = Iterable[Any]
 
 # Held while the method `definition` of a subclass runs, so that threads that execute it first run it once.
-_defining = threading.RLock()
-
-
-def _after_fork() -> None:
-    """Another thread of the parent may have held the lock."""
-    global _defining
-    _defining = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_defining = ForkSafeLock()
 
 
 class FusionDefinition(_C.Definition):
@@ -204,7 +194,7 @@ class FusionDefinition(_C.Definition):
     def _defined(self) -> None:
         """Runs the method `definition` of a subclass if nothing is defined, and raises if nothing is then."""
         if hasattr(self, "definition"):
-            with _defining:
+            with _defining.held():
                 if not self._has_definition():
                     with self:
                         self.definition()
@@ -245,7 +235,7 @@ class FusionDefinition(_C.Definition):
         if fusion._core.script():
             raise InvalidArgument("execute(): the fusion is scheduled by the program: run it with manual_execute()")
         fusion._complete()  # in the `with` block it may not be: what follows there would be lost
-        with _defining:
+        with _defining.held():
             if not hasattr(self, "fec"):  # else another thread was the first
                 self.fec = FusionExecutorCache(fusion)
         self.__dict__.pop("_fusion", None)

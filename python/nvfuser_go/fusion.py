@@ -376,9 +376,10 @@ class FusionExecutorCache:
         return executor.execute(inputs, ANY_DEVICE if device is None else device_number(device))
 
     def _executor_that(self, simulates: int | None) -> _C.Executor:
-        if simulates not in self._executors:
-            self._executors[simulates] = _C.executor(self._fusion._core, simulates, self._aliased)
-        return self._executors[simulates]
+        known = self._executors.get(simulates)
+        if known is None:  # of two threads that make one, both use the first
+            known = self._executors.setdefault(simulates, _C.executor(self._fusion._core, simulates, self._aliased))
+        return known
 
     def fusion(self) -> Fusion:
         """The fusion that is run. It cannot be changed."""
@@ -419,7 +420,7 @@ class FusionExecutorCache:
         return self._executor.show(plain, "\n".join(request))
 
     def _most_recent(self, *request: str) -> str:
-        executor = max(self._executors.values(), key=lambda executor: executor.last_use)
+        executor = max(list(self._executors.values()), key=lambda executor: executor.last_use)  # others may add to them
         return executor.show(None, "\n".join(request))
 
     def get_output_shardings(self) -> list[Any]:

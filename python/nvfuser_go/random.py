@@ -6,24 +6,14 @@ from torch's generator. torch.manual_seed makes both repeatable. In the capture 
 there torch draws a seed and an offset in the graph, anew each time that it is replayed.
 """
 
-import os
-import threading
-
 import torch
 
 from nvfuser_go.errors import FusionError
+from nvfuser_go.locks import ForkSafeLock
 
 # Held between reading the offset of a generator and moving it, so that two threads of ours do not draw the same
 # numbers. Operations of torch in another thread do not know it.
-_drawing = threading.Lock()
-
-
-def _after_fork() -> None:
-    global _drawing
-    _drawing = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_drawing = ForkSafeLock()
 
 
 def draw(device: int, draws: int) -> tuple[int, int] | torch.Tensor:
@@ -42,7 +32,7 @@ def draw(device: int, draws: int) -> tuple[int, int] | torch.Tensor:
         if torch.cuda.is_current_stream_capturing():
             return torch.randint(-(2**62), 2**62, (2,), dtype=torch.int64, device="cuda")
     generator = torch.cuda.default_generators[device]
-    with _drawing:
+    with _drawing.held():
         try:
             offset = generator.get_offset()
             generator.set_offset(offset + draws)

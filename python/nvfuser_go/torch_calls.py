@@ -19,6 +19,18 @@ from nvfuser_go.errors import FusionError
 # from the first element of the tensor.
 View = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int]
 
+# What torch raises; any other exception comes from a signal handler or a hook of the program, and stays.
+FAILURES = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    AssertionError,
+    MemoryError,
+)
+
 
 def prepare_call(spec: str, views: Sequence[View | None], device: torch.device) -> Callable[..., tuple[Any, ...]]:
     """The callable for a call: it takes tensors and numbers, one for each of `views`, and gives a tuple of results.
@@ -56,7 +68,7 @@ def prepare_call(spec: str, views: Sequence[View | None], device: torch.device) 
             return _as_asked(values, results, arguments, device)
         except (torch.OutOfMemoryError, FusionError):
             raise
-        except Exception as failure:  # of whatever kind torch raises
+        except FAILURES as failure:
             raise FusionError(_message(call, arguments, failure)) from failure
         finally:
             if has_gradients:

@@ -1,0 +1,83 @@
+"""Processes that end or fork while threads run fusions of several phases."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+# Each program gets these lines first.
+BEGIN = """
+import os, sys, threading, time
+sys.path.insert(0, {folder!r})
+import torch
+from thread_programs import program
+torch.set_num_threads(1)
+"""
+
+
+def run(code: str) -> subprocess.CompletedProcess:
+    """A program in a process of its own, which must end within a minute."""
+    text = BEGIN.format(folder=str(Path(__file__).parent)) + textwrap.dedent(code)
+    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_fork_while_threads_run_phases() -> None:
+    """Whatever the others held when the process forked, a call in the child raises, and the parent goes on."""
+    done = run("""
+    from nvfuser_go import FusionError, LRUCache
+    executed = [program(i) for i in range(6)]
+    for p in executed:
+        p.check(simulate=True)
+    cache, ending, failures = LRUCache(2), threading.Event(), []
+
+    def work(i):
+        k = 1000 * (i + 1)
+        try:
+            while not ending.is_set():
+                executed[i].check(simulate=True)
+                p = program(k := k + 1)
+                cache.cache_compile(p.fd.fusion).execute(p.inputs())
+                cache.stats()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(5)]
+    for thread in threads:
+        thread.start()
+
+    def raises(call):
+        try:
+            call()
+        except FusionError as failure:
+            return "spawn" in str(failure)
+        return False
+
+    for _ in range(40):
+        child = os.fork()
+        if child == 0:
+            ok = raises(lambda: executed[5].fd.execute(executed[5].inputs(), _enable_options=["simulate"]))
+            ok &= raises(lambda: executed[0].fd.execute(executed[0].inputs()))
+            ok &= raises(lambda: program(1)) and raises(lambda: cache.cache_compile(executed[0].fd.fusion))
+            cache.stats()
+            executed.clear()
+            os._exit(0 if ok else 1)
+        status = None
+        for _ in range(2000):
+            pid, state = os.waitpid(child, os.WNOHANG)
+            if pid:
+                status = os.waitstatus_to_exitcode(state)
+                break
+            time.sleep(0.005)
+        if status is None:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+        if status != 0:
+            failures.append(f"a child ended with {status}")
+            break
+    ending.set()
+    for thread in threads:
+        thread.join()
+    print(failures)
+    executed[5].check(simulate=True)
+    """)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stdout + done.stderr
