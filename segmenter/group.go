@@ -15,6 +15,11 @@ const (
 	maxWeight  = 500 // instructions an element
 	maxTensors = 64  // that are read and written
 	maxEdges   = 512 // that are followed to join two groups
+
+	// Up to so many nodes the schedulers are asked each time that a group grows, and
+	// then each time that it has doubled: asking about 90 takes a hundred times as long
+	// as about 9. If they refuse one that grew without being asked about, it grows no more.
+	maxAsked = 8
 )
 
 // A read is a tensor that a group reads and does not compute.
@@ -30,6 +35,7 @@ type group struct {
 	nodes   []int32 // ascending
 	next    []int32 // groups that read its results
 	fixed   bool    // nothing joins it
+	asked   int     // how many nodes it had when the schedulers last took it, or they were sure to
 	shape   []int64 // what it runs over
 	space   float64
 	weight  float64 // of an element of that
@@ -74,7 +80,7 @@ func (p *partition) definer(v core.ValID) *group {
 // start adds a group of node i alone.
 func (p *partition) start(i int32) *group {
 	n := &p.nodes[i]
-	g := &group{id: int32(len(p.groups)), nodes: []int32{i}, fixed: n.kind != Kernel, shape: n.shape, space: n.space,
+	g := &group{id: int32(len(p.groups)), nodes: []int32{i}, fixed: n.kind != Kernel, asked: 1, shape: n.shape, space: n.space,
 		weight: n.weight, work: n.weight * n.space, reduces: n.reduces, kept: n.kept, plain: n.plain}
 	p.groups, p.parent, p.of[i] = append(p.groups, g), append(p.parent, g.id), g.id
 	for _, v := range n.reads {
@@ -155,12 +161,14 @@ func (p *partition) arrive(i int32) error {
 			p.log(c, g, why)
 			continue
 		}
-		if !sure {
+		isDue := p.isDue(c, g)
+		if !sure && isDue {
 			accepted, err := p.judge.accepts(p, slices.Concat(c.nodes, g.nodes))
 			if err != nil {
 				return err
 			}
 			if !accepted {
+				c.fixed, g.fixed = len(c.nodes) > c.asked, len(g.nodes) > g.asked
 				continue
 			}
 		}
@@ -168,9 +176,19 @@ func (p *partition) arrive(i int32) error {
 			p.log(c, g, "others may have to run between them")
 			continue
 		}
-		g = p.join(c, g)
+		asked := max(c.asked, g.asked)
+		if g = p.join(c, g); sure || isDue {
+			asked = len(g.nodes)
+		}
+		g.asked = asked
 	}
 	return nil
+}
+
+// isDue reports whether it is time to ask about a and b together.
+func (p *partition) isDue(a, b *group) bool {
+	n := len(a.nodes) + len(b.nodes)
+	return n <= maxAsked || n >= 2*max(a.asked, b.asked)
 }
 
 // log tells why a and b are not joined.

@@ -42,6 +42,18 @@ var shapes = []struct {
 		}
 		return b.String()
 	}},
+	{"sums", func(n int) string { // each of a product of the same input, added up along a chain that is cut
+		b := text("# sizes 64x64 64x64\n%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n%1 = tensor f32 [-1, -1] contiguity=[yes, yes]\n")
+		y, next := 1, 2
+		for i := range n / 5 {
+			b.add("%%%d = mul %%0, %d.0:f64\n%%%d = sum %%%d dims=[1] keepdim=false dtype=f32\n", next, i+2, next+1, next)
+			b.add("%%%d = broadcast %%%d is_broadcast_dim=[false, true]\n%%%d = add %%%d, %%%d\n", next+2, next+1, next+3, next+2, y)
+			b.add("%%%d = segment_set %%%d\n", next+4, next+3)
+			y, next = next+4, next+5
+		}
+		b.add("output %%%d\n", y)
+		return b.String()
+	}},
 	{"siblings", func(n int) string { // all read the same input
 		b := text("# sizes 64x64\n%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n")
 		for i := range n {
