@@ -288,8 +288,9 @@ func (f *Fusion) AppendUntold(key []byte) []byte {
 	for _, id := range f.Order() {
 		e := &f.exprs[id]
 		if e.Called != e.Op {
-			key = append(append(key, e.Called.Name...), 0)
+			key = append(key, e.Called.Name...)
 		}
+		key = append(key, 0)
 		if e.Op.Class == Random {
 			key = endian.AppendVarint(key, int64(e.Stream))
 		}

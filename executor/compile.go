@@ -172,7 +172,7 @@ func (a *assembly) knownOf(f *core.Fusion, text string) *scheduler.Known {
 
 // load fits c to the device and, where it is not simulated, compiles and loads it. made is
 // what has the same kernel and was loaded, or nil.
-func (a *assembly) load(c, made *compiled, draw int) error {
+func (a *assembly) load(c *compiled, made *loadedKernel, draw int) error {
 	if n := cuda.Layout(c.kernel).Size; n > cudadrv.MaxArguments {
 		return tooLarge(fmt.Sprintf("the kernel has %d bytes of parameters, and a launch takes %d", n, cudadrv.MaxArguments))
 	}

@@ -50,3 +50,10 @@ func (e *Executor) Cut(inputs []Input) error {
 	}
 	return a.cut()
 }
+
+// Kernels returns how many kernels are kept for others.
+func (c *Cache) Kernels() int {
+	c.kernels.lock.Lock()
+	defer c.kernels.lock.Unlock()
+	return c.kernels.kernels.recent.Len()
+}

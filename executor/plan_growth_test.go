@@ -107,7 +107,7 @@ func (b *planBuilder) fusion(t testing.TB) (*core.Fusion, []executor.Input) {
 	for i, v := range f.Inputs() {
 		sizes, strides := []int64{16, 16}, []int64{16, 1}
 		rank := f.Rank(v)
-		inputs = append(inputs, onDevice(0, 0x10000*uintptr(i+1), sizes[:rank], strides[2-rank:]))
+		inputs = append(inputs, onDevice(0, addressOf(i), sizes[:rank], strides[2-rank:]))
 	}
 	return f, inputs
 }
@@ -205,6 +205,10 @@ func TestEqualLayers(t *testing.T) {
 	}
 }
 
+// addressOf returns an address of input i, where the program has no memory and 256 MB are
+// apart, as far as that goes.
+func addressOf(i int) uintptr { return 1<<32 + uintptr(i%2000)<<28 }
+
 // A corpusBlock is a block of the corpus with its inputs by name, such as "small".
 type corpusBlock struct {
 	f      *core.Fusion
@@ -227,7 +231,7 @@ func readBlock(t *testing.T, file string) corpusBlock {
 		b.names = append(b.names, words[1])
 		b.inputs[words[1]] = nil
 		for i, v := range b.f.Inputs() {
-			b.inputs[words[1]] = append(b.inputs[words[1]], blockInput(t, words[2+i], 0x1000000*uintptr(i+1), b.f.Val(v)))
+			b.inputs[words[1]] = append(b.inputs[words[1]], blockInput(t, words[2+i], addressOf(i), b.f.Val(v)))
 		}
 	}
 	return b

@@ -9,6 +9,7 @@ import (
 	"nvfuser_go/codegen/lower"
 	"nvfuser_go/core"
 	"nvfuser_go/core/schedule"
+	"nvfuser_go/cudadrv"
 	"nvfuser_go/schedulers/scheduler"
 )
 
@@ -18,19 +19,21 @@ import (
 type kernelStore struct {
 	lock    sync.Mutex
 	known   recentMap[*scheduler.Known] // by fusion and device
-	kernels recentMap[[]*compiled]      // by all but the answers that a kernel relies on; used last first
+	kernels recentMap[*loadedKernel]    // by all but the answers that a kernel relies on, and a number
 	reused  int
+	crowded int // kernels that took the place of one with other answers
 }
 
-// Bounds of a store; what was used longest ago is forgotten.
+// Bounds of a store; what was used longest ago is forgotten. A kernel of ten operations takes
+// 50 KB.
 const (
 	maxKnown   = 1024 // fusions
-	maxKernels = 512  // keys of kernels
-	maxAnswers = 8    // kernels of one key
+	maxKernels = 512
+	maxAnswers = 8 // kernels that rely on different answers
 )
 
 func newKernelStore() *kernelStore {
-	return &kernelStore{known: newRecentMap[*scheduler.Known](maxKnown), kernels: newRecentMap[[]*compiled](maxKernels)}
+	return &kernelStore{known: newRecentMap[*scheduler.Known](maxKnown), kernels: newRecentMap[*loadedKernel](maxKernels)}
 }
 
 // knownOf returns what is known of f, of which text has the text form, on a device.
@@ -46,15 +49,27 @@ func (s *kernelStore) knownOf(f *core.Fusion, text string, device int) *schedule
 	return k
 }
 
+// A loadedKernel is what is kept of a compiled one.
+type loadedKernel struct {
+	*lowered
+	launch cudadrv.LaunchBlock // of the task that it was made for
+	key    functionKey
+}
+
 // find completes c, which has a task and a choice, by a kernel that was made under key, if
 // all that it relies on holds for the task. It returns whose kernel that was, nil if there
 // is none.
-func (s *kernelStore) find(key string, c *compiled) *compiled {
+func (s *kernelStore) find(key string, c *compiled) *loadedKernel {
+	var made []*loadedKernel
 	s.lock.Lock()
-	made, _ := s.kernels.get(key)
+	for i := range maxAnswers {
+		if x, ok := s.kernels.get(numbered(key, i)); ok {
+			made = append(made, x)
+		}
+	}
 	s.lock.Unlock()
 	for _, x := range made {
-		if c.takes(x) {
+		if c.takes(x.lowered) {
 			s.lock.Lock()
 			s.reused++
 			s.lock.Unlock()
@@ -64,21 +79,29 @@ func (s *kernelStore) find(key string, c *compiled) *compiled {
 	return nil
 }
 
+func numbered(key string, i int) string { return key + string(rune(i)) }
+
 // keep has c found under key.
 func (s *kernelStore) keep(key string, c *compiled) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	made, _ := s.kernels.get(key)
-	made = append([]*compiled{c}, made[:min(len(made), maxAnswers-1)]...)
-	s.kernels.put(key, made)
+	at := 0
+	for at < maxAnswers && s.kernels.has(numbered(key, at)) {
+		at++
+	}
+	if at == maxAnswers {
+		at = s.crowded % maxAnswers
+		s.crowded++
+	}
+	s.kernels.put(numbered(key, at), &loadedKernel{c.lowered, c.launch, c.key})
 }
 
 // takes makes c one of the kernel of other, if lowering would make that for c too.
-func (c *compiled) takes(other *compiled) bool {
+func (c *compiled) takes(other *lowered) bool {
 	other.lock.Lock()
 	defer other.lock.Unlock()
 	own := c.lowered
-	c.lowered, c.options = other.lowered, lower.Options{}
+	c.lowered, c.options = other, lower.Options{}
 	if c.rely() == nil && c.conditions.Hold(c.options) {
 		return true
 	}
@@ -135,6 +158,8 @@ func (m *recentMap[T]) get(key string) (value T, ok bool) {
 	m.recent.MoveToFront(x)
 	return x.Value.(recentEntry[T]).value, true
 }
+
+func (m *recentMap[T]) has(key string) bool { return m.byKey[key] != nil }
 
 func (m *recentMap[T]) put(key string, value T) {
 	if x, ok := m.byKey[key]; ok {

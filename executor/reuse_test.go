@@ -165,7 +165,7 @@ func TestReuseByOthers(t *testing.T) {
 		var inputs []executor.Input
 		f := frozen(t, func(p *program) {
 			add := func() core.ValID {
-				inputs = append(inputs, onDevice(0, uintptr(0x100000*(len(inputs)+1)), []int64{16, 16}, []int64{16, 1}))
+				inputs = append(inputs, onDevice(0, addressOf(len(inputs)), []int64{16, 16}, []int64{16, 1}))
 				return p.tensorOf(dtype.Float, 16, 16)
 			}
 			x := add()
@@ -333,4 +333,33 @@ func TestReuseOfRandomPlaces(t *testing.T) {
 		require.Equal(t, between, strings.Contains(whole.kernels, "stream 2"))
 	}
 	require.Zero(t, cache.Reused())
+}
+
+// TestReuseIsBounded: of kernels that differ in answers alone a few are kept, and of all some hundreds.
+func TestReuseIsBounded(t *testing.T) {
+	driver := h100s(1)
+	cache := executor.NewCache(1, driver)
+	for k := range 600 {
+		e, err := cache.Executor(frozen(t, func(p *program) { p.output(p.call("mul", p.tensor(-1), float64(k)+0.5)) }))
+		require.NoError(t, err)
+		_, err = e.Plan([]executor.Input{vector(0x1000, 5)})
+		require.NoError(t, err)
+	}
+	require.Equal(t, 512, cache.Kernels())
+
+	e, err := cache.Executor(frozen(t, func(p *program) { // of which each address has a kernel of its own
+		x, y, z, u := p.tensor(-1, -1), p.tensor(-1, -1), p.tensor(-1, -1), p.tensor(-1, -1)
+		p.output(p.call("add", p.call("add", x, y), p.call("add", z, u)))
+	}))
+	require.NoError(t, err)
+	for range 2 {
+		for i := range uintptr(27) {
+			var inputs []executor.Input
+			for k, address := range []uintptr{0x1000, 0x1004 << (i % 3), 0x1004 << (i / 3 % 3), 0x1004 << (i / 9)} {
+				inputs = append(inputs, onDevice(0, address+addressOf(k), []int64{4096, 4096}, []int64{4096, 1}))
+			}
+			requireReused(t, e, driver, inputs, executor.Options{})
+		}
+	}
+	require.Equal(t, 512, cache.Kernels())
 }
