@@ -26,6 +26,7 @@ type deviceRun struct {
 	plan     *executor.Plan
 	memories []*fusionfuzz.Memory // of inputs and outputs, on the host
 	copies   []*deviceMemory
+	scratch  []*deviceMemory // workspaces
 	values   cudadrv.CallValues
 }
 
@@ -60,10 +61,11 @@ func (g *gpu) execute(e *executor.Executor, inputs []fusionfuzz.Input) ([]*core.
 		return nil, err
 	}
 	for _, w := range r.plan.Device.Workspaces {
-		m, err := r.copyIn(make([]byte, w.Bytes), !w.Zeroed)
+		m, err := r.g.copyIn(make([]byte, w.Bytes), !w.Zeroed)
 		if err != nil {
 			return nil, err
 		}
+		r.scratch = append(r.scratch, m)
 		r.values.Workspaces = append(r.values.Workspaces, m.address())
 	}
 	r.values.Seed, r.values.Offset = randomState.Seed, randomState.Offset
@@ -134,6 +136,9 @@ func (r *deviceRun) outputs(inputs int) ([]*fusionfuzz.Memory, error) {
 
 // results reads the outputs; what is not written must be as it was.
 func (r *deviceRun) results(outputs []*fusionfuzz.Memory) ([]*core.Array, error) {
+	if r.g.margin > 0 { // else initcheck looks on, and not all of a workspace need be written
+		r.copies, r.scratch = append(r.copies, r.scratch...), nil
+	}
 	for _, c := range r.copies {
 		if err := c.copyOut(); err != nil {
 			return nil, err
@@ -155,7 +160,7 @@ func (r *deviceRun) results(outputs []*fusionfuzz.Memory) ([]*core.Array, error)
 }
 
 func (r *deviceRun) free() {
-	for _, c := range r.copies {
+	for _, c := range slices.Concat(r.copies, r.scratch) {
 		_ = cu.MemFree(c.block) // after an error, of which the caller hears
 	}
 }
