@@ -267,7 +267,7 @@ PyObject *run_executor(PyObject *self, PyObject *inputs, int32_t device) {
   int to_numpy = 0;
   PyObject *outputs = NULL;
   Run run; /* large, and not cleared */
-  if (!alive()) return NULL;
+  if (!alive() || PyErr_CheckSignals()) return NULL; /* see signals.c */
   run_begin(&run);
   int found = read_inputs(&run, inputs, SELF->aliased, &to_numpy) && find_plan(SELF, &run, device, 0);
   if (found) SELF->last_use = ++uses; /* not before: another thread may ask meanwhile what was executed last */

@@ -123,6 +123,7 @@ PyObject *call_operation(int32_t op, const char *name, PyObject *const *args, Py
   PyObject *result = NULL;
   Arguments a;
   Call call;
+  if (PyErr_CheckSignals()) return NULL; /* see signals.c */
   arguments_begin(&a, name);
   if (allocate(&call, nargs + num_keywords)) return NULL;
   for (Py_ssize_t i = 0; i < nargs + num_keywords; i++)

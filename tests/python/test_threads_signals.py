@@ -8,6 +8,8 @@ import itertools
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +18,7 @@ import pytest
 import torch
 from thread_programs import Program, program
 
-from nvfuser_go import FusionDefinition, torch_rows
+from nvfuser_go import _C, FusionDefinition, torch_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -159,3 +161,48 @@ def test_an_exception_of_a_handler_in_a_call_of_torch(monkeypatch) -> None:
         p.check(simulate=True)
     monkeypatch.undo()
     p.check(simulate=True)
+
+
+def test_signals_of_the_process_are_not_for_threads_of_go() -> None:
+    """One that a thread of Go handled was noticed seconds later, or never."""
+    script = """
+import os
+from pathlib import Path
+before = set(os.listdir("/proc/self/task"))
+import nvfuser_go._C as _C
+_C.op_table()
+
+def blocked(task):
+    status = Path(f"/proc/self/task/{task}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("SigBlk")).split()[1], 16)
+
+started = set(os.listdir("/proc/self/task")) - before
+assert started and not blocked(os.getpid())
+print([blocked(task) & (1 << 1 | 1 << 13) for task in started] == [1 << 1 | 1 << 13] * len(started))  # SIGINT, SIGALRM
+"""
+    # Without the package, which imports torch, whose threads are its own.
+    script = script.replace(
+        "import nvfuser_go._C as _C",
+        f"""
+import importlib.util
+spec = importlib.util.spec_from_file_location("nvfuser_go._C", {_C.__file__!r})
+_C = importlib.util.module_from_spec(spec)
+""",
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_signals_are_noticed_while_fusions_are_defined() -> None:
+    """While Go interrupts threads for its collector."""
+    late = 0.0
+    with handler(signal.SIGALRM, alarm):
+        for i in range(200):
+            began = time.monotonic()
+            with contextlib.suppress(Alarm), contextlib.suppress(Alarm):
+                signal.setitimer(signal.ITIMER_REAL, 0.001, 5)
+                while time.monotonic() - began < 4:
+                    program(i)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            late = max(late, time.monotonic() - began)
+    assert late < 2
