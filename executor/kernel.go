@@ -152,15 +152,16 @@ func (c *compiled) promise(h kir.HostValue) scalar.Facts {
 }
 
 // layOut gives the outputs that the schedule does not lay out the order of
-// dimensions in memory that their descriptions have.
+// dimensions in memory that their descriptions have. That of the definition
+// (stride_order) does not count: the tensor may be stored for another output or
+// for another segment, which lie otherwise. Nothing but that order decides, as it is
+// what kernels that serve other sizes are told apart by.
 func (c *compiled) layOut() error {
 	for k, o := range c.s.Fusion().Outputs() {
 		f, d := c.s.Fusion(), &c.outputs[k]
-		if _, set := c.s.Allocation(o.Val); set || o.Alias != core.NoVal || f.DeclaredOrder(o.Val) != nil {
-			continue
-		}
+		own, set := c.s.Allocation(o.Val)
 		order := d.order()
-		if slices.IsSorted(order) {
+		if set || o.Alias != core.NoVal || slices.Equal(order, f.Dimensions(o.Val, own)) {
 			continue
 		}
 		axes := f.Axes(o.Val)

@@ -442,3 +442,40 @@ func TestSimulateAliases(t *testing.T) {
 	}
 	t.Log(taken)
 }
+
+// TestSimulateOrdersOfPlaces runs programs in which a tensor that stride_order lays out
+// is stored where another order is asked for: for an output that a pass made it, or in
+// the memory of an input.
+func TestSimulateOrdersOfPlaces(t *testing.T) {
+	const laidOut = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = cumsum %0 dim=1
+%2 = neg %1
+%3 = stride_order %2 stride_order=[0, 1]
+`
+	for _, test := range []struct{ name, text string }{
+		{"squeeze of nothing", "%4 = squeeze %3 dims=[] squeeze_expanded=false\noutput %4\n"},
+		{"broadcast of nothing", "%4 = broadcast %3 is_broadcast_dim=[false, false]\noutput %4\n"},
+		{"permutation of nothing", "%4 = permute %3 dims=[0, 1]\noutput %4\n"},
+		{"beside it", "%4 = squeeze %3 dims=[] squeeze_expanded=false\noutput %3\noutput %4\n"},
+		{"beside its transpose", "%4 = squeeze %3 dims=[] squeeze_expanded=false\n%5 = permute %3 dims=[1, 0]\noutput %5\noutput %4\n"},
+		{"in place", "output %3 alias %0\n"},
+		{"in place and read by torch", "%4 = cumsum %3 dim=0\noutput %3 alias %0\noutput %4\n"},
+		{"in place and an output", "output %3\noutput %3 alias %0\n"},
+		{"in place, both ways", "%4 = stride_order %3 stride_order=[1, 0]\n%5 = cumsum %4 dim=0\noutput %4 alias %0\noutput %5\noutput %3\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f, err := core.Parse(laidOut + test.text)
+			require.NoError(t, err)
+			f.Freeze()
+			e := executorOf(t, f) // kernels serve other sizes, where the order shows
+			for _, sizes := range [][]int64{{1, 7}, {5, 7}, {5, 1}, {4, 6}} {
+				p := prepare(&fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 7, sizes)})
+				want, err := f.Eval(p.arrays, p.scalars, random)
+				require.NoError(t, err)
+				got, _, err := p.runWith(t, e, executor.Options{Simulate: true}, random)
+				_, err = judge(t, p.c, want, nil, got, err)
+				require.NoError(t, err)
+			}
+		})
+	}
+}
