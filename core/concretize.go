@@ -237,33 +237,6 @@ func (f *Fusion) WithHostTensors(onHost func(i int) bool) *Fusion {
 	return g
 }
 
-// Renumbered returns a copy of f, which is frozen, with tensors named in the order
-// in which what is computed reads them: parts of one fusion that are alike have
-// equal names then.
-func (f *Fusion) Renumbered() *Fusion {
-	g := f.WithOutputs(f.outputs)
-	next, seen := 0, make([]bool, len(f.vals))
-	name := func(v ValID) {
-		if !seen[v] {
-			seen[v] = true
-			g.vals[v].Number = next
-			next++
-		}
-	}
-	for _, id := range f.Order() {
-		f.forEachTensor(f.exprs[id].Args, name)
-		for _, v := range f.exprs[id].Out {
-			name(v)
-		}
-	}
-	for v := range f.vals {
-		if f.vals[v].Tensor {
-			name(ValID(v))
-		}
-	}
-	return g
-}
-
 // NameAs gives values of f, which is being built as a part of from, the names that
 // they have there; vals says which they are, by value of from. What is added later gets
 // other names.

@@ -30,20 +30,6 @@ var facts = map[string]func(*core.Fusion) string{
 		}
 		return orNone(b.String())
 	},
-	"facts: writes": func(f *core.Fusion) string {
-		var b strings.Builder
-		names := func(ids []core.ExprID) string {
-			var list []string
-			for _, id := range ids {
-				list = append(list, f.Name(f.Expr(id).Out[0]))
-			}
-			return strings.Join(list, " ")
-		}
-		for _, w := range Writes(f) {
-			fmt.Fprintf(&b, "output %d to %s: readers [%s], elsewhere [%s], returned %v\n", w.Output, f.Name(w.Input), names(w.Readers), names(w.Elsewhere), w.Returned)
-		}
-		return orNone(b.String())
-	},
 }
 
 func orNone(s string) string {

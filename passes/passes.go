@@ -10,8 +10,8 @@
 // operands have become.
 //
 // Other functions change nothing and say something of a fusion, as data: which
-// outputs can be views ([Views]), in which order tensors should lie in memory
-// ([MemoryOrders]), and what must read an input before it is written ([Writes]).
+// outputs can be views ([Views]), and in which order tensors should lie in memory
+// ([MemoryOrders]).
 //
 // # Invariants
 //

@@ -2,7 +2,6 @@ package segmenter
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"nvfuser_go/core"
@@ -147,23 +146,4 @@ func symbolName(f *core.Fusion, s scalar.ID) string {
 		return fmt.Sprintf("size %d of %s", tag.Dim, f.Name(core.ValID(tag.Val)))
 	}
 	return fmt.Sprintf("scalar %s", f.Name(core.ValID(tag.Val)))
-}
-
-// LastReads returns, by segment, the tensors computed by segments that no later one
-// reads and that are no outputs: their memory is free after it.
-func (p *Program) LastReads() [][]core.ValID {
-	last := make([][]core.ValID, len(p.Segments))
-	seen := map[core.ValID]bool{}
-	for _, o := range p.Outputs {
-		seen[o.Val] = true
-	}
-	for i, s := range slices.Backward(p.Segments) {
-		for _, v := range slices.Concat(s.Reads(), s.Writes) {
-			if !seen[v] && !p.Fusion.Val(v).Input {
-				seen[v] = true
-				last[i] = append(last[i], v)
-			}
-		}
-	}
-	return last
 }

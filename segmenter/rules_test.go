@@ -283,17 +283,3 @@ func TestDeterministic(t *testing.T) {
 		}
 	}
 }
-
-// TestLastReads frees each tensor between segments once, after its last reader.
-func TestLastReads(t *testing.T) {
-	x := parsed(t, matrix+"%1 = exp %0\n%2 = matmul %1, %0\n%3 = matmul %2, %1\n%4 = add %3, %0\noutput %4", []int64{64, 64})
-	p, err := x.check(Options{})
-	require.NoError(t, err)
-	var names []string
-	for i, vs := range p.LastReads() {
-		for _, v := range vs {
-			names = append(names, fmt.Sprintf("%d %s", i, x.f.Name(v)))
-		}
-	}
-	require.Equal(t, []string{"2 tv2", "2 tv1", "3 tv3"}, names)
-}
