@@ -61,7 +61,7 @@ test-go: build
 	$(CGO) go test ./... -skip '^TestLint'
 
 test-race: build
-	$(if $(RACE),$(CGO) go test -race $(RACE))
+	$(if $(RACE),$(CGO) go test -race -short -timeout 30m $(RACE))
 
 # The libcuda is a fake one, which writes down what it is asked for. MALLOC_PERTURB_
 # makes glibc overwrite what is freed, so that a use after that shows.
