@@ -268,6 +268,7 @@ PyObject *run_executor(PyObject *self, PyObject *inputs, int32_t device) {
   PyObject *outputs = NULL;
   Run run; /* large, and not cleared */
   if (!alive() || PyErr_CheckSignals()) return NULL; /* see signals.c */
+  run_enter();
   run_begin(&run);
   int found = read_inputs(&run, inputs, SELF->aliased, &to_numpy) && find_plan(SELF, &run, device, 0);
   if (found) SELF->last_use = ++uses; /* not before: another thread may ask meanwhile what was executed last */
@@ -276,6 +277,7 @@ PyObject *run_executor(PyObject *self, PyObject *inputs, int32_t device) {
     if (((outputs || run.may_have_written) && !mark_inputs(&run)) || (outputs && to_numpy && !to_arrays(outputs))) Py_CLEAR(outputs);
   }
   run_end(&run);
+  run_leave();
   return outputs;
 }
 

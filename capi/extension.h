@@ -269,6 +269,13 @@ PyObject *run_executor(PyObject *executor, PyObject *inputs, int32_t device);
 
 int add_definition_type(PyObject *module);
 
+/* Around each run; it does not return in other threads once the interpreter ends. */
+void run_enter(void);
+void run_leave(void);
+
+/* leave(): the interpreter is about to end. */
+PyObject *leave_interpreter(PyObject *module, PyObject *none);
+
 PyObject *set_hooks(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *ask_scheduler(PyObject *module, PyObject *const *args, Py_ssize_t nargs);

@@ -66,6 +66,7 @@ static PyMethodDef functions[] = {
     {"set_dtypes", FAST(set_dtypes),
      PyDoc_STR("set_dtypes(members, torch_dtypes)\n\n"
                "Registers the members of DataType by number, and the torch.dtype or None for each.")},
+    {"leave", leave_interpreter, METH_NOARGS, PyDoc_STR("leave()\n\nWaits, for two seconds at most, for runs of other threads, which begin none any more.")},
     {"set_hooks", FAST(set_hooks),
      PyDoc_STR("set_hooks(prepare, draw, prepare_call)\n\n"
                "Registers what execute() calls. prepare(inputs[, aliased]) -> (list, to_numpy) is called once with all inputs when\n"

@@ -3,6 +3,7 @@
 The interface is that of nvFuser's package nvfuser_direct; compat.install() publishes it under that name.
 """
 
+import atexit
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from nvfuser_go.torch_calls import prepare_call
 _C.set_exceptions(FusionError, InvalidArgument, InvalidType, Unsupported)
 _C.set_dtypes(tuple(DataType), TORCH_DTYPES)
 _C.set_hooks(prepare, draw, prepare_call)
+atexit.register(_C.leave)
 
 from nvfuser_go import schedule  # noqa: E402
 from nvfuser_go.cache import LRUCache, LruFusionCache  # noqa: E402

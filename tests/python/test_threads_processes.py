@@ -5,6 +5,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 # Each program gets these lines first.
 BEGIN = """
 import os, sys, threading, time
@@ -19,6 +21,39 @@ def run(code: str) -> subprocess.CompletedProcess:
     """A program in a process of its own, which must end within a minute."""
     text = BEGIN.format(folder=str(Path(__file__).parent)) + textwrap.dedent(code)
     return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False)
+
+
+ENDS = {
+    "simulated": "executed[i % 6].fd.execute(inputs[i % 6], _enable_options=['simulate'])",
+    "cpu": "executed[i % 6].fd.execute(inputs[i % 6])",
+    "made": "program(k := k + 1)",
+    "planned": "program(k := k + 1).fd.execute(inputs[k % 6], _enable_options=['simulate'])",
+}
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_exit_while_daemon_threads_run_phases(what: str) -> None:
+    """The threads call torch only within runs: calls of their own abort the process, without fusions too."""
+    code = f"""
+    executed = [program(i) for i in range(6)]
+    inputs = [p.inputs() for p in executed]
+    for p in executed:
+        p.check(simulate=True)
+        p.check(simulate=False)
+
+    def work(i):
+        k = 6 * 1000 * i
+        while True:
+            {ENDS[what]}
+
+    for i in range(6):
+        threading.Thread(target=work, args=(i,), daemon=True).start()
+    time.sleep(0.3)
+    print("leaving", flush=True)
+    """
+    for _ in range(2):
+        done = run(code)
+        assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr
 
 
 def test_a_fork_while_threads_run_phases() -> None:
