@@ -479,3 +479,17 @@ func TestSimulateOrdersOfPlaces(t *testing.T) {
 		})
 	}
 }
+
+// TestSimulateReshapeBesideRepeated stores a reshape of three dimensions in the loop of
+// what repeats them between the first and the second.
+func TestSimulateReshapeBesideRepeated(t *testing.T) {
+	simulated(t, `%0 = tensor i64 [-1, -1, -1] contiguity=[no, no, no]
+%1 = reshape %0 new_shape=[27]
+%2 = neg %0
+%3 = broadcast %2 is_broadcast_dim=[false, true, false, false]
+%4 = expand %3 shape=[%0.0, 3, %0.1, %0.2]
+%5 = reshape %4 new_shape=[81]
+output %1
+output %5
+`, []int64{3, 3, 3})
+}

@@ -404,6 +404,29 @@ func (c *context) isWithin(class core.AxisID, value index) scalar.ID {
 	return c.t.Lt(value, c.extent(class))
 }
 
+// makers returns the classes that classes of mine alone are made from, as those of the
+// operand of a reshape of which the tensor is a copy: each of its elements is one of mine.
+func (c *context) makers(mine map[core.AxisID]bool) map[core.AxisID]bool {
+	makes := map[core.AxisID]bool{}
+	has := func(a core.AxisID) bool { return mine[a] || makes[a] }
+	work := slices.Sorted(maps.Keys(mine))
+	for ; len(work) > 0; work = work[1:] {
+		for _, k := range c.graph.touching[work[0]] {
+			r := &c.graph.relation[k]
+			if r.moves || slices.ContainsFunc(r.out, func(a core.AxisID) bool { return !has(a) }) {
+				continue
+			}
+			for _, a := range r.in {
+				if !has(a) {
+					makes[a] = true
+					work = append(work, a)
+				}
+			}
+		}
+	}
+	return makes
+}
+
 // foreign returns tests of the indices, walking back from the promoted loops that
 // are selected, along the classes that are no axes of the tensor or that it
 // iterates itself. An axis of one element that nothing leads to has
@@ -455,10 +478,10 @@ func (c *context) foreign(test func(class core.AxisID, value index) scalar.ID, s
 			}
 		}
 	}
-	own := c.ownReach()
+	own, makes := c.ownReach(), c.makers(mine)
 	var tests []scalar.ID
 	for _, class := range slices.Sorted(maps.Keys(leaf)) {
-		if leaf[class] && (!mine[class] || own[class]) {
+		if leaf[class] && (!mine[class] && !makes[class] || own[class]) {
 			tests = append(tests, test(class, v[class]))
 		}
 	}
