@@ -62,18 +62,18 @@ func (a *assembly) placeByHand(c *compiled) error {
 		s.Inputs = append(s.Inputs, in)
 	}
 	for k, o := range c.s.Fusion().Outputs() {
-		d := &a.p.Outputs[k]
-		s.Writes = append(s.Writes, o.Val)
-		if a.at[o.Val] != nil {
+		d, v := &a.p.Outputs[k], a.f.Outputs()[k].Val // which may be computed as another tensor
+		s.Writes = append(s.Writes, v)
+		if a.at[v] != nil {
 			continue
 		}
 		written := denseStrides(c.s.Fusion(), o.Val, d.Sizes, d.order())
 		if o.Alias != core.NoVal || core.NumElements(d.Sizes) == 0 || d.Alias < 0 && slices.Equal(d.Strides, written) {
-			a.at[o.Val] = a.output(k)
+			a.at[v] = a.output(k)
 			continue
 		}
 		w := Workspace{Bytes: (&OutputDescription{DType: d.DType, Sizes: d.Sizes, Strides: written}).NumBytes()}
-		a.at[o.Val] = &located{a.workspace(w), d.DType, d.Sizes, written, wellAligned, false, false}
+		a.at[v] = &located{a.workspace(w), d.DType, d.Sizes, written, wellAligned, false, false}
 	}
 	a.pieces = []*piece{{Segment: s, task: c.task, c: c}}
 	return a.emit()
