@@ -18,9 +18,9 @@ from nvfuser_go.errors import (
 )
 from nvfuser_go.fusion import (
     FUNCTION_NAME,
+    ActiveFusion,
     Fusion,
     FusionExecutorCache,
-    FusionGuard,
     KernelExecutor,
     add_scalar,
     add_tensor,
@@ -69,7 +69,7 @@ class FusionDefinition(_C.Definition):
         if hasattr(self, "_guard"):
             raise FusionError("the fusion is being defined already: a definition has one `with` block")
         self._fusion = Fusion()
-        self._guard = FusionGuard(self._fusion)
+        self._guard = ActiveFusion(self._fusion)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

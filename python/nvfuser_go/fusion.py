@@ -7,7 +7,7 @@
 import operator
 import threading
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
@@ -117,10 +117,11 @@ def translate_fusion(fusion: Fusion) -> str:
 _guards = threading.local()
 
 
-class FusionGuard:
+class ActiveFusion:
     """Makes a fusion the one that `define_tensor` and operations without operands add to, on this thread.
 
-    It lasts until the guard is deleted, or for a `with` block.
+    It lasts until it is released, or for a `with` block. It has no `__del__`, in which Python drops exceptions, that of
+    Ctrl-C among them.
     """
 
     def __init__(self, fusion: Fusion) -> None:
@@ -147,12 +148,16 @@ class FusionGuard:
                 break
         _C.pop_fusion(self._fusion._core)
 
-    def __enter__(self) -> "FusionGuard":
+    def __enter__(self) -> Self:
         self._push()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+class FusionGuard(ActiveFusion):
+    """An ActiveFusion that lasts until it is deleted, too."""
 
     def __del__(self) -> None:
         # Attributes may be missing: the constructor may have failed.
