@@ -439,7 +439,8 @@ def test_errors_do_not_leak():
             except InvalidType:
                 continue
 
-    memory, blocks = growth(body, 200, 20)
+    # Go's heap comes to its size, twice of what lives, in the rounds before: what other tests left lives too.
+    memory, blocks = growth(body, 200, 200)
     assert memory < 16 * MEGABYTE and blocks < 200
 
 
