@@ -47,7 +47,7 @@ func (a *assembly) arrange() {
 			d.Phases[l.to].Release = append(d.Phases[l.to].Release, slot)
 		}
 	}
-	a.allocateOutputs(phase)
+	a.allocateOutputs()
 }
 
 // A life is when a workspace is used.
@@ -112,7 +112,6 @@ const memoryAlignment = 256
 // lives become those of the workspaces that are left.
 func (a *assembly) merge(lives []life) {
 	d := a.p.Device
-	arenas := map[int]int{} // by phase: the workspace in which others lie
 	places := make([]memory, len(d.Workspaces))
 	byPhase := map[int][]int{}
 	var phases []int
@@ -127,7 +126,6 @@ func (a *assembly) merge(lives []life) {
 	}
 	for _, p := range phases {
 		members := byPhase[p]
-		arenas[p] = members[0]
 		// What has no elements needs a place too: no other argument of a kernel begins there.
 		offsets, total := placeByLife(members, lives, func(w int) int64 { return max(d.Workspaces[w].Bytes, 1) })
 		for k, w := range members {
@@ -135,7 +133,7 @@ func (a *assembly) merge(lives []life) {
 		}
 		d.Workspaces[members[0]] = Workspace{Bytes: total}
 		for _, w := range members[1:] {
-			lives[members[0]].used, lives[w].used = true, false
+			lives[w].used = false
 		}
 	}
 	a.renumber(places, lives)
@@ -167,22 +165,24 @@ func (a *assembly) renumber(places []memory, lives []life) {
 	}
 	n := a.p.Counts()
 	first := Slot(n.Inputs + n.Outputs)
+	renumbered := func(s Slot) Slot {
+		if s < first {
+			return s
+		}
+		return first + Slot(number[s-first])
+	}
 	for i := range d.Calls {
 		c := &d.Calls[i]
 		for k := range c.Arguments {
-			if s := &c.Arguments[k].Slot; *s >= first {
-				*s = first + Slot(number[*s-first])
-			}
+			c.Arguments[k].Slot = renumbered(c.Arguments[k].Slot)
 		}
 		for k := range c.from {
-			if s := Slot(c.from[k]); c.task.inputs[k].Tensor && s >= first {
-				c.from[k] = int(first) + number[s-first]
+			if c.task.inputs[k].Tensor {
+				c.from[k] = int(renumbered(Slot(c.from[k])))
 			}
 		}
 		for k := range c.Results {
-			if s := &c.Results[k].Slot; *s >= first {
-				*s = first + Slot(number[*s-first])
-			}
+			c.Results[k].Slot = renumbered(c.Results[k].Slot)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func placeByLife(members []int, lives []life, bytes func(w int) int64) (offsets 
 
 // allocateOutputs has outputs allocated in the phase that first uses them; those that
 // nothing writes, as they have no elements, in the first.
-func (a *assembly) allocateOutputs(phase []int) {
+func (a *assembly) allocateOutputs() {
 	d, n := a.p.Device, a.p.Counts()
 	first := make([]int, len(a.p.Outputs)) // phase
 	made := make([]bool, len(a.p.Outputs)) // by a call
@@ -280,11 +280,9 @@ func (a *assembly) addCall(x *piece) error {
 		return Slot(n.Inputs + n.Outputs + m.index)
 	}
 	for i, in := range x.Inputs {
-		from, _ := -1, 0
+		from, _ := a.source(x, i)
 		if in.Val != core.NoVal {
 			from = int(slot(a.at[in.Val].memory))
-		} else {
-			from, _ = a.source(x, i)
 		}
 		call.from = append(call.from, from)
 	}
@@ -331,12 +329,7 @@ func (a *assembly) addCall(x *piece) error {
 
 // known returns the value of a scalar of a piece that is the same in all calls.
 func (a *assembly) known(x *piece, s scalar.ID) (scalar.Value, bool) {
-	f, differs := x.Fusion, false
-	f.Scalars().Symbols(s, func(s scalar.ID) {
-		tag := f.Scalars().Tag(s)
-		differs = differs || tag.Dim < 0 && a.differs(x, slices.Index(f.Inputs(), core.ValID(tag.Val)))
-	})
-	if differs {
+	if a.numberDiffers(x, x.Fusion, s) {
 		return scalar.Value{}, false
 	}
 	v, err := x.task.b.Value(s)

@@ -231,7 +231,11 @@ func (a *assembly) view(s *segmenter.Segment) (*located, error) {
 	if err != nil {
 		return nil, err
 	}
-	scalars, err := a.scalarsOf(s)
+	inputs, _, err := a.inputsOf(s)
+	if err != nil {
+		return nil, err
+	}
+	scalars, err := s.Fusion.Bind(valuesOf(inputs))
 	if err != nil {
 		return nil, err
 	}
@@ -245,43 +249,32 @@ func (a *assembly) view(s *segmenter.Segment) (*located, error) {
 	return &x, nil
 }
 
-// scalarsOf returns a binding of the fusion of s.
-func (a *assembly) scalarsOf(s *segmenter.Segment) (*core.Binding, error) {
-	values := make([]core.InputValue, len(s.Inputs))
-	for i, in := range s.Inputs {
-		if in.Val != core.NoVal {
+// inputsOf returns the inputs of s, and the bytes that divide their addresses.
+func (a *assembly) inputsOf(s *segmenter.Segment) (inputs []Input, aligned []int, err error) {
+	for _, in := range s.Inputs {
+		x, bytes := Input{}, wellAligned
+		if in.Val == core.NoVal {
+			if x.Scalar, err = a.b.Value(in.Scalar); err != nil {
+				return nil, nil, err
+			}
+		} else {
 			l := a.at[in.Val]
-			values[i] = core.InputValue{Tensor: true, DType: l.dtype, Sizes: l.sizes}
-			continue
+			x, bytes = Input{Tensor: true, DType: l.dtype, Sizes: l.sizes, Strides: l.strides}, l.aligned
+			if !l.onHost && !a.p.onHost() {
+				x.Device = Device{CUDA, a.p.Device.Device}
+			}
 		}
-		v, err := a.b.Value(in.Scalar)
-		if err != nil {
-			return nil, err
-		}
-		values[i] = core.InputValue{Scalar: v}
+		inputs, aligned = append(inputs, x), append(aligned, bytes)
 	}
-	return s.Fusion.Bind(values)
+	return inputs, aligned, nil
 }
 
 // taskOf returns what a kernel of s is compiled for.
 func (a *assembly) taskOf(s *segmenter.Segment) (*task, error) {
 	t := &task{f: s.Fusion, device: target(a.properties), asked: s.Asked, scheduler: s.Scheduler, refusals: s.Refusals}
-	for _, in := range s.Inputs {
-		x, aligned := Input{}, wellAligned
-		if in.Val == core.NoVal {
-			v, err := a.b.Value(in.Scalar)
-			if err != nil {
-				return nil, err
-			}
-			x.Scalar = v
-		} else {
-			l := a.at[in.Val]
-			x, aligned = Input{Tensor: true, DType: l.dtype, Sizes: l.sizes, Strides: l.strides}, l.aligned
-			if !l.onHost && !a.p.onHost() {
-				x.Device = Device{CUDA, a.p.Device.Device}
-			}
-		}
-		t.inputs, t.aligned = append(t.inputs, x), append(t.aligned, aligned)
+	var err error
+	if t.inputs, t.aligned, err = a.inputsOf(s); err != nil {
+		return nil, err
 	}
 	for k, v := range s.Writes {
 		l, alias := a.at[v], -1
@@ -304,7 +297,6 @@ func (a *assembly) taskOf(s *segmenter.Segment) (*task, error) {
 		t.b = t.asked.Shapes
 		return t, nil
 	}
-	var err error
 	t.b, err = t.f.Bind(valuesOf(t.inputs))
 	return t, err
 }

@@ -184,8 +184,13 @@ func (a *assembly) isWord(x *piece, c *compiled, v kir.HostValue) bool {
 	if x == nil {
 		return false
 	}
-	f, differs := c.s.Fusion(), false
-	f.Scalars().Symbols(v.Scalar, func(s scalar.ID) {
+	return a.numberDiffers(x, c.s.Fusion(), v.Scalar)
+}
+
+// numberDiffers reports whether a scalar of f, the fusion of a piece, differs between
+// calls with inputs of the kind of the plan.
+func (a *assembly) numberDiffers(x *piece, f *core.Fusion, s scalar.ID) (differs bool) {
+	f.Scalars().Symbols(s, func(s scalar.ID) {
 		tag := f.Scalars().Tag(s)
 		differs = differs || tag.Dim < 0 && a.differs(x, slices.Index(f.Inputs(), core.ValID(tag.Val)))
 	})

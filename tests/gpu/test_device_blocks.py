@@ -2,20 +2,14 @@
 
 import pytest
 import torch
-from block_corpus import BLOCKS
+from block_corpus import BLOCKS, holds
 from device import DEVICE
 
 # block_corpus puts the folder of examples on the path
-from block import Block, Draw, agreement  # isort: skip
+from block import Block, Draw  # isort: skip
 
 pytestmark = [pytest.mark.cuda]
 EACH = pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-
-
-def holds(block: Block, fd, inputs: list) -> None:
-    for attempt in range(2):
-        worst = agreement(block, fd, inputs)
-        assert max(worst) <= 1, f"call {attempt}: the excess of each output and input tensor is {worst}"
 
 
 @EACH

@@ -16,10 +16,17 @@ CORPUS = ROOT / "tests" / "go" / "testdata" / "corpus" / "blocks"
 
 sys.path.insert(0, str(EXAMPLES))
 
-from block import Block, Draw  # noqa: E402
+from block import Block, Draw, agreement  # noqa: E402
 
 MODULES = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "block")
 BLOCKS: list[Block] = [block for name in MODULES for block in importlib.import_module(name).BLOCKS]
+
+
+def holds(block: Block, fd, inputs: list) -> None:
+    """Asserts that two calls agree with torch."""
+    for attempt in range(2):
+        worst = agreement(block, fd, inputs)
+        assert max(worst) <= 1, f"call {attempt}: the excess of each output and input tensor is {worst}"
 
 
 def word(x: object) -> str:

@@ -5,19 +5,13 @@ import sys
 
 import pytest
 import torch
-from block_corpus import BLOCKS, CORPUS, EXAMPLES, MODULES, text
+from block_corpus import BLOCKS, CORPUS, EXAMPLES, MODULES, holds, text
 
 # block_corpus puts the folder of examples on the path
-from block import Block, Draw, agreement, excess  # isort: skip
+from block import Block, Draw, excess  # isort: skip
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 EACH = pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-
-
-def holds(block: Block, fd, inputs: list) -> None:
-    for attempt in range(2):
-        worst = agreement(block, fd, inputs)
-        assert max(worst) <= 1, f"call {attempt}: the excess of each output and input tensor is {worst}"
 
 
 @EACH
