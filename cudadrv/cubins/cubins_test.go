@@ -39,11 +39,14 @@ func (f *fixture) driver(limit int64) *Driver {
 	return NewDriver(f.below, NewStore(f.folder, limit, func(text string) { f.warnings = append(f.warnings, text) }), "program", 2)
 }
 
-// compile compiles a text in a new process, and tells whether it was compiled.
+// compile compiles a text in a new process, which counts its entries before it ends,
+// and tells whether it was compiled.
 func (f *fixture) compile(source string) bool {
 	f.t.Helper()
 	before := len(f.below.Compiles())
-	c, err := f.driver(1<<20).Compile(source, options)
+	d := f.driver(1 << 20)
+	c, err := d.Compile(source, options)
+	d.store.eviction.Wait()
 	require.NoError(f.t, err)
 	require.Equal(f.t, source, string(c.Cubin))
 	return len(f.below.Compiles()) > before
