@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/space"
 )
 
 // What is known of streams of memory on an H100.
@@ -15,7 +16,6 @@ const (
 	blockBytes  = 4 << 10  // that a block moves at least, where there are more
 	flightBytes = 16 << 10 // that threads of a processor have asked for at a time, at least
 	fullFlight  = 24 << 10 // what is aimed at where it is less
-	liveBytes   = 512      // of a thread's step, at most
 	residents   = 2048     // threads of a processor
 	mostUnroll  = 4
 )
@@ -31,18 +31,21 @@ const rowsOfStep = 2
 // itself; shorter ones share a warp.
 const narrowest = 32
 
+// A planner chooses parameters for a space.
+type planner struct{ *space.Space }
+
 // choose returns the parameters for p, the best first: those of the cheapest pitch
 // in one dimension and in two, and of fewer elements a step where there are few.
-func (p *space) choose(device scheduler.Device) []Params {
-	flat := p.cheapest(0, 1)
+func (p planner) choose(device scheduler.Device) []Params {
+	flat := p.Cheapest(0, 1)
 	all := []Params{p.flat(flat)}
-	best, broken := flat.cost*(1-leastGain), Params{}
-	for _, k := range p.breaks() {
-		if h := p.cheapest(k, rowsOfStep); h.cost*p.waste(k, h.elements) < best {
-			best, broken = h.cost*p.waste(k, h.elements), p.broken(k, h)
+	best, broken := flat.Cost*(1-leastGain), Params{}
+	for _, k := range p.Breaks() {
+		if h := p.Cheapest(k, rowsOfStep); h.Cost*p.waste(k, h.Elements) < best {
+			best, broken = h.Cost*p.waste(k, h.Elements), p.broken(k, h)
 		}
 	}
-	points := p.size(0, len(p.extents))
+	points := p.Size(0, len(p.Extents))
 	if broken.Break > 0 {
 		at := 1
 		if points > fewPoints {
@@ -50,55 +53,31 @@ func (p *space) choose(device scheduler.Device) []Params {
 		}
 		all = slices.Insert(all, at, broken)
 	}
-	if small := p.spread(flat, device); small.elements < flat.elements {
+	if small := p.spread(flat, device); small.Elements < flat.Elements {
 		all = slices.Insert(all, 0, p.flat(small))
 	}
-	if single := p.flat(pitch{elements: 1}); !slices.Contains(all, single) { // needs nothing to be known of sizes
+	if single := p.flat(space.Pitch{Elements: 1}); !slices.Contains(all, single) { // needs nothing to be known of sizes
 		all = append(all, single)
 	}
 	return all
 }
 
-// cheapest returns the pitch of least cost of loops with a break at from, the one
-// of fewer elements if there are two.
-func (p *space) cheapest(from int, rows int64) pitch {
-	best := p.pitchOf(from, 1, rows)
-	for e := int64(2); e <= vectorBytes && e*p.live() <= liveBytes; e *= 2 {
-		if h := p.pitchOf(from, e, rows); h.cost < best.cost {
-			best = h
-		}
-	}
-	return best
-}
-
-// live returns the bytes that a thread holds for each element at a time: inputs
-// as they are in memory, and a few results.
-func (p *space) live() int64 {
-	n := int64(3 * 4)
-	for _, t := range p.tensors {
-		if !t.isOutput {
-			n += t.bytes
-		}
-	}
-	return n
-}
-
 // spread returns h with fewer elements a step as long as that brings work to
 // processors without and accesses do not get narrow.
-func (p *space) spread(h pitch, device scheduler.Device) pitch {
+func (p planner) spread(h space.Pitch, device scheduler.Device) space.Pitch {
 	widest := int64(1)
-	for _, t := range p.tensors {
-		widest = max(widest, t.bytes)
+	for _, t := range p.Tensors {
+		widest = max(widest, t.Bytes)
 	}
-	for h.elements > 1 && h.elements*widest > 4 && p.size(0, len(p.extents))/h.elements < int64(device.Processors*smallBlock) {
-		h.elements /= 2
+	for h.Elements > 1 && h.Elements*widest > 4 && p.Size(0, len(p.Extents))/h.Elements < int64(device.Processors*smallBlock) {
+		h.Elements /= 2
 	}
 	return h
 }
 
 // flat returns the parameters of a nest of one dimension.
-func (p *space) flat(h pitch) Params {
-	points, e := p.size(0, len(p.extents)), h.elements
+func (p planner) flat(h space.Pitch) Params {
+	points, e := p.Size(0, len(p.Extents)), h.Elements
 	q := Params{Threads: smallBlock, Unroll: 1, Vector: e}
 	if points < largePoints {
 		return q
@@ -121,33 +100,33 @@ func (p *space) flat(h pitch) Params {
 
 // traffic returns the bytes that a thread reads and moves in one step of e
 // elements, of tensors that have one for each point.
-func (p *space) traffic(e int64) (read, moved int64) {
-	points := p.size(0, len(p.extents))
-	for k := range p.tensors {
-		t := &p.tensors[k]
-		if t.elements()*16 < points {
+func (p planner) traffic(e int64) (read, moved int64) {
+	points := p.Size(0, len(p.Extents))
+	for k := range p.Tensors {
+		t := &p.Tensors[k]
+		if t.Elements()*16 < points {
 			continue
 		}
-		moved += e * t.bytes
-		if !t.isOutput {
-			read += e * t.bytes
+		moved += e * t.Bytes
+		if !t.IsOutput {
+			read += e * t.Bytes
 		}
 	}
 	return read, moved
 }
 
 // broken returns the parameters of a nest of two dimensions with a break at k.
-func (p *space) broken(k int, h pitch) Params {
-	q := Params{Threads: p.columns(k, h.elements), Unroll: rowsOfStep, Vector: h.elements, Break: k}
-	if h.fixed > 0.5 {
+func (p planner) broken(k int, h space.Pitch) Params {
+	q := Params{Threads: p.columns(k, h.Elements), Unroll: rowsOfStep, Vector: h.Elements, Break: k}
+	if h.Fixed > 0.5 {
 		q.Unroll = mostUnroll
 	}
 	block := int64(largeBlock)
-	if p.size(0, len(p.extents)) < largePoints {
+	if p.Size(0, len(p.Extents)) < largePoints {
 		block = smallBlock
 	}
 	q.Rows = max(block/q.Threads, 1)
-	for rows := p.size(0, k); q.Rows > 1 && q.Rows*q.Unroll > rows; {
+	for rows := p.Size(0, k); q.Rows > 1 && q.Rows*q.Unroll > rows; {
 		q.Rows /= 2
 	}
 	return q
@@ -156,8 +135,8 @@ func (p *space) broken(k int, h pitch) Params {
 // columns returns how many threads lie along the places from k on: for short rows
 // a power of two that is enough, so that rows of similar lengths share a kernel,
 // else what leaves the fewest without work.
-func (p *space) columns(k int, e int64) int64 {
-	steps := ceilDiv(p.size(k, len(p.extents)), e)
+func (p planner) columns(k int, e int64) int64 {
+	steps := ceilDiv(p.Size(k, len(p.Extents)), e)
 	if steps <= narrowest {
 		n := int64(1)
 		for n < steps {
@@ -176,8 +155,8 @@ func (p *space) columns(k int, e int64) int64 {
 
 // waste returns how many times the threads with work there are threads in a nest
 // with a break at k, counted as far as they cost: idle ones wait for no memory.
-func (p *space) waste(k int, e int64) float64 {
-	steps := ceilDiv(p.size(k, len(p.extents)), e)
+func (p planner) waste(k int, e int64) float64 {
+	steps := ceilDiv(p.Size(k, len(p.Extents)), e)
 	n := p.columns(k, e)
 	return 1 + 0.1*(float64(ceilDiv(steps, n)*n)/float64(max(steps, 1))-1)
 }

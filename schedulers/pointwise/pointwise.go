@@ -2,7 +2,7 @@
 // from a fixed number of elements of the inputs: elementwise operations,
 // broadcasts, permutes, reshapes, and tensors that are made from nothing.
 //
-// Its central types are [Params] and the space of a segment. One output, the
+// Its central types are [Params] and [space.Space]. One output, the
 // reference, has all axes of the segment; they are put in the order in which most
 // bytes lie in memory. Loops of one dimension have all of them merged, which is
 // split into blocks, steps of a thread, threads, and elements of a step. Where
@@ -24,6 +24,7 @@ import (
 	"nvfuser_go/core"
 	"nvfuser_go/core/schedule"
 	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/space"
 )
 
 // Params are the choices for a segment.
@@ -84,7 +85,7 @@ func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []sch
 // An analysis is what is found out about a segment when it is accepted.
 type analysis struct {
 	g     *scheduler.Segment
-	space *space
+	space *space.Space
 	built map[Params]*schedule.Scheduled // that nobody has asked for
 	err   error                          // why it is not accepted
 }
@@ -95,13 +96,13 @@ func analyse(g *scheduler.Segment) *analysis {
 		a := &analysis{g: g, built: map[Params]*schedule.Scheduled{}}
 		ref, err := reference(g)
 		if err == nil {
-			a.space, err = newSpace(g, ref)
+			a.space, err = space.New(g, ref)
 		}
-		if a.err = err; err != nil || slices.IsSorted(a.space.order) {
+		if a.err = err; err != nil || slices.IsSorted(a.space.Order) {
 			return a
 		}
 		if a.try(simplest) != nil { // some tensor cannot follow in this order
-			a.space.sortAsDefined()
+			a.space.SortAsDefined()
 		}
 		return a
 	})
@@ -131,12 +132,12 @@ func (a *analysis) try(q Params) error {
 // recipe has q and what build reads of the space.
 func (a *analysis) recipe(q Params) string {
 	p := a.space
-	place := slices.IndexFunc(a.g.Fusion.Outputs(), func(o core.Output) bool { return o.Val == p.reference })
+	place := slices.IndexFunc(a.g.Fusion.Outputs(), func(o core.Output) bool { return o.Val == p.Reference })
 	var widths []int64
 	if q.Vector > 1 {
-		widths = p.pitchOf(q.Break, q.Vector, 1).widths
+		widths = p.PitchOf(q.Break, q.Vector, 1).Widths
 	}
-	return fmt.Sprint(q, place, p.order, widths)
+	return fmt.Sprint(q, place, p.Order, widths)
 }
 
 // Recipe is that of [scheduler.Scheduler].
@@ -154,8 +155,8 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 		return nil, a.err
 	}
 	var all []Params
-	if p := a.space; p.size(0, len(p.extents)) > 0 {
-		all = p.choose(device)
+	if p := a.space; p.Size(0, len(p.Extents)) > 0 {
+		all = planner{p}.choose(device)
 	}
 	for len(all) > 0 && a.try(all[0]) != nil {
 		all = all[1:]
@@ -217,27 +218,27 @@ func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule
 	return q.build(a.g.Fusion, a.space)
 }
 
-func (q Params) build(f *core.Fusion, p *space) (*schedule.Scheduled, error) {
-	if q.Threads < 1 || q.Unroll < 1 || q.Break < 0 || q.Break > 0 && (q.Break >= len(p.order) || q.Rows < 1) {
-		return nil, core.InvalidArgumentf("schedule(): %v is not possible for %d dimensions", q, len(p.order))
+func (q Params) build(f *core.Fusion, p *space.Space) (*schedule.Scheduled, error) {
+	if q.Threads < 1 || q.Unroll < 1 || q.Break < 0 || q.Break > 0 && (q.Break >= len(p.Order) || q.Rows < 1) {
+		return nil, core.InvalidArgumentf("schedule(): %v is not possible for %d dimensions", q, len(p.Order))
 	}
 	return scheduler.Build(f, func(s *schedule.Scheduled) error { return q.schedule(s, p) })
 }
 
-func (q Params) schedule(s *schedule.Scheduled, p *space) error {
+func (q Params) schedule(s *schedule.Scheduled, p *space.Space) error {
 	if _, err := scheduler.CacheOutputs(s); err != nil {
 		return err
 	}
-	if len(p.order) > 0 {
+	if len(p.Order) > 0 {
 		if err := q.loops(s, p); err != nil {
 			return err
 		}
-		if err := scheduler.Spread(s, name, p.reference); err != nil {
+		if err := scheduler.Spread(s, name, p.Reference); err != nil {
 			return err
 		}
-		if err := q.vectorize(s, p); err != nil {
+		if err := p.Vectorize(s, p.PitchOf(q.Break, q.Width(), 1)); err != nil {
 			return err
 		}
 	}
-	return scheduler.Finish(s, p.reference)
+	return scheduler.Finish(s, p.Reference)
 }

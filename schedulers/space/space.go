@@ -1,4 +1,20 @@
-package pointwise
+// Package space finds what the loops of a segment run over, and how each input and
+// output lies in memory along them.
+//
+// Its central type is [Space]: the dimensions of one tensor, the reference, which
+// has those of all others, put in the order in which most bytes lie in memory.
+// From it follow the widths of accesses and what they cost ([Space.PitchOf]), and
+// the copies of a schedule are split into accesses by [Space.Vectorize].
+//
+// # Invariants
+//
+//   - A space depends on its arguments alone, and on sizes, strides and alignments
+//     of the segment.
+//   - An access of a [Pitch] is of consecutive elements that all loops of its nest
+//     have next to each other, and aligned, for every address that the segment allows.
+//
+// It does not choose loops: schedulers do.
+package space
 
 import (
 	"cmp"
@@ -9,23 +25,24 @@ import (
 	"nvfuser_go/schedulers/scheduler"
 )
 
-// A space is what the loops of a segment run over: the dimensions of one output
+// A Space is what the loops of a segment run over: the dimensions of a reference
 // that has those of all tensors, from the outermost to the innermost, and how
-// inputs and outputs lie in memory along them.
-type space struct {
-	reference core.ValID
-	order     []int   // dimensions of reference; those of size 1 come first
-	extents   []int64 // by place in order
-	tensors   []tensor
+// inputs and outputs lie in memory along them. Dimensions that the reference is the
+// reduction along are dimensions of the space.
+type Space struct {
+	Reference core.ValID
+	Order     []int   // dimensions of the reference, with those that it reduces; those of size 1 come first
+	Extents   []int64 // by place in Order
+	Tensors   []Tensor
 }
 
-// A tensor is an input or output in memory of the device.
-type tensor struct {
-	val      core.ValID
-	bytes    int64 // of an element
-	isOutput bool
-	place    int       // among the inputs or outputs
-	aligned  int64     // bytes that divide the address of its first element
+// A Tensor is an input or output in memory of the device.
+type Tensor struct {
+	Val      core.ValID
+	Bytes    int64 // of an element
+	IsOutput bool
+	Place    int       // among the inputs or outputs
+	Aligned  int64     // bytes that divide the address of its first element
 	along    [][]piece // by place in the order of the space: outermost piece first
 	isOpaque bool      // its elements are not those of the space one by one
 }
@@ -36,15 +53,15 @@ type piece struct {
 	isDense        bool  // the stride is a product of extents, for all inputs that the definition takes
 }
 
-// newSpace returns the space of the segment g, which reference has all axes of.
-func newSpace(g *scheduler.Segment, reference core.ValID) (*space, error) {
+// New returns the space of the segment g, which reference has all axes of.
+func New(g *scheduler.Segment, reference core.ValID) (*Space, error) {
 	m, err := g.Mapping()
 	if err != nil {
 		return nil, err
 	}
 	w := &walker{g: g, f: g.Fusion, s: m.Scheduled(), m: m}
-	p := &space{reference: reference}
-	if p.extents, err = w.sizes(reference); err != nil {
+	p := &Space{Reference: reference}
+	if p.Extents, err = w.sizes(w.f.Val(reference).Domain.Logical); err != nil {
 		return nil, err
 	}
 	if err := w.relate(); err != nil {
@@ -52,7 +69,7 @@ func newSpace(g *scheduler.Segment, reference core.ValID) (*space, error) {
 	}
 	for i, v := range w.f.Inputs() {
 		if x := w.f.Val(v); x.Tensor && !x.Domain.CPU {
-			if err := w.add(p, tensor{val: v, place: i}, v, g.Inputs[i]); err != nil {
+			if err := w.add(p, Tensor{Val: v, Place: i}, v, g.Inputs[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -62,7 +79,7 @@ func newSpace(g *scheduler.Segment, reference core.ValID) (*space, error) {
 		if o.Alias != core.NoVal {
 			laidOutAs = o.Alias
 		}
-		if err := w.add(p, tensor{val: o.Val, isOutput: true, place: k}, laidOutAs, g.Outputs[k]); err != nil {
+		if err := w.add(p, Tensor{Val: o.Val, IsOutput: true, Place: k}, laidOutAs, g.Outputs[k]); err != nil {
 			return nil, err
 		}
 	}
@@ -85,9 +102,9 @@ type relation struct {
 	extents             [2]int64    // of outer and inner
 }
 
-func (w *walker) sizes(v core.ValID) ([]int64, error) {
+func (w *walker) sizes(axes []core.AxisID) ([]int64, error) {
 	var sizes []int64
-	for _, a := range w.f.Axes(v) {
+	for _, a := range axes {
 		n, err := w.g.Shapes.Int(w.f.Axis(a).Extent)
 		if err != nil {
 			return nil, err
@@ -130,13 +147,13 @@ func (w *walker) relate() error {
 
 // add appends t, which lies in memory as at says, dense where the definition says
 // so of laidOutAs.
-func (w *walker) add(p *space, t tensor, laidOutAs core.ValID, at scheduler.Placement) error {
-	v := t.val
-	sizes, err := w.sizes(v)
+func (w *walker) add(p *Space, t Tensor, laidOutAs core.ValID, at scheduler.Placement) error {
+	v := t.Val
+	sizes, err := w.sizes(w.f.Axes(v))
 	if err != nil {
 		return err
 	}
-	t.bytes, t.aligned = int64(w.f.Val(v).DType.Size()), int64(at.Aligned)
+	t.Bytes, t.Aligned = int64(w.f.Val(v).DType.Size()), int64(at.Aligned)
 	dense := w.dense(laidOutAs)
 	known := map[core.AxisID][]piece{}
 	elements := int64(1)
@@ -157,15 +174,15 @@ func (w *walker) add(p *space, t tensor, laidOutAs core.ValID, at scheduler.Plac
 		known[c] = []piece{x}
 	}
 	w.follow(known)
-	for d, a := range w.f.Axes(p.reference) {
+	for d, a := range w.f.Val(p.Reference).Domain.Logical {
 		pieces, ok := known[w.m.Exact(a)]
 		if !ok {
-			pieces = []piece{{p.extents[d], 0, false}}
+			pieces = []piece{{p.Extents[d], 0, false}}
 		}
 		t.along = append(t.along, pieces)
 	}
-	t.isOpaque = t.isOpaque || t.elements() != elements
-	p.tensors = append(p.tensors, t)
+	t.isOpaque = t.isOpaque || t.Elements() != elements
+	p.Tensors = append(p.Tensors, t)
 	return nil
 }
 
@@ -241,7 +258,7 @@ func orOne(pieces []piece) []piece {
 }
 
 // step returns the distance of neighbours along place k, 0 if they are one.
-func (t *tensor) step(k int) int64 {
+func (t *Tensor) step(k int) int64 {
 	for i := len(t.along[k]) - 1; i >= 0; i-- {
 		if x := t.along[k][i]; x.extent > 1 {
 			return x.stride
@@ -250,8 +267,8 @@ func (t *tensor) step(k int) int64 {
 	return 0
 }
 
-// elements returns how many elements t has.
-func (t *tensor) elements() int64 {
+// Elements returns how many elements t has.
+func (t *Tensor) Elements() int64 {
 	n := int64(1)
 	for _, pieces := range t.along {
 		for _, x := range pieces {
@@ -265,15 +282,15 @@ func (t *tensor) elements() int64 {
 
 // sort finds the order of dimensions: that of most bytes in memory, by pairs.
 // Where those are equal it is the order of the reference in memory.
-func (p *space) sort() {
-	n := len(p.extents)
+func (p *Space) sort() {
+	n := len(p.Extents)
 	votes := make([][]int64, n) // bytes of tensors that have one outside another
 	for i := range votes {
 		votes[i] = make([]int64, n)
 		for j := range n {
-			for k := range p.tensors {
-				if t := &p.tensors[k]; !t.isOpaque && t.step(i) > t.step(j) && t.step(j) > 0 {
-					votes[i][j] += t.elements() * t.bytes
+			for k := range p.Tensors {
+				if t := &p.Tensors[k]; !t.isOpaque && t.step(i) > t.step(j) && t.step(j) > 0 {
+					votes[i][j] += t.Elements() * t.Bytes
 				}
 			}
 		}
@@ -282,8 +299,8 @@ func (p *space) sort() {
 	for d := range left {
 		left[d] = d
 	}
-	for k := range p.tensors {
-		if t := &p.tensors[k]; t.val == p.reference && t.isOutput {
+	for k := range p.Tensors {
+		if t := &p.Tensors[k]; t.Val == p.Reference && t.IsOutput {
 			slices.SortStableFunc(left, func(i, j int) int {
 				if t.step(i) == 0 || t.step(j) == 0 {
 					return 0
@@ -292,55 +309,55 @@ func (p *space) sort() {
 			})
 		}
 	}
-	slices.SortStableFunc(left, func(i, j int) int { return min(int(min(p.extents[i], 2)-min(p.extents[j], 2)), 1) })
+	slices.SortStableFunc(left, func(i, j int) int { return min(int(min(p.Extents[i], 2)-min(p.Extents[j], 2)), 1) })
 	for len(left) > 0 {
 		at := slices.IndexFunc(left, func(i int) bool {
-			return p.extents[i] <= 1 || !slices.ContainsFunc(left, func(j int) bool { return votes[j][i] > votes[i][j] })
+			return p.Extents[i] <= 1 || !slices.ContainsFunc(left, func(j int) bool { return votes[j][i] > votes[i][j] })
 		})
 		at = max(at, 0)
-		p.order = append(p.order, left[at])
+		p.Order = append(p.Order, left[at])
 		left = slices.Delete(left, at, at+1)
 	}
-	p.reorder(p.order)
+	p.reorder(p.Order)
 }
 
-// sortAsDefined undoes sort.
-func (p *space) sortAsDefined() {
-	back := make([]int, len(p.order))
-	for k, d := range p.order {
+// SortAsDefined undoes sort.
+func (p *Space) SortAsDefined() {
+	back := make([]int, len(p.Order))
+	for k, d := range p.Order {
 		back[d] = k
 	}
 	p.reorder(back)
-	slices.Sort(p.order)
+	slices.Sort(p.Order)
 }
 
 // reorder puts at each place what is at the place that from says.
-func (p *space) reorder(from []int) {
-	extents := p.extents
-	p.extents = make([]int64, len(from))
+func (p *Space) reorder(from []int) {
+	extents := p.Extents
+	p.Extents = make([]int64, len(from))
 	for k, i := range from {
-		p.extents[k] = extents[i]
+		p.Extents[k] = extents[i]
 	}
-	for n := range p.tensors {
-		along := p.tensors[n].along
-		p.tensors[n].along = make([][]piece, len(from))
+	for n := range p.Tensors {
+		along := p.Tensors[n].along
+		p.Tensors[n].along = make([][]piece, len(from))
 		for k, i := range from {
-			p.tensors[n].along[k] = along[i]
+			p.Tensors[n].along[k] = along[i]
 		}
 	}
 }
 
-// size returns the number of points at the places from to before end.
-func (p *space) size(from, end int) int64 {
-	return core.NumElements(p.extents[from:end])
+// Size returns the number of points at the places from to before end.
+func (p *Space) Size(from, end int) int64 {
+	return core.NumElements(p.Extents[from:end])
 }
 
-// breaks returns the places that do not go on in memory, for all tensors, from
+// Breaks returns the places that do not go on in memory, for all tensors, from
 // the place before: where nests of two dimensions may be cut.
-func (p *space) breaks() []int {
+func (p *Space) Breaks() []int {
 	var places []int
-	for k := 1; k < len(p.order); k++ {
-		if p.extents[k-1] > 1 && slices.ContainsFunc(p.tensors, func(t tensor) bool { return !t.isOpaque && !t.isLinear(k-1, k+1) }) {
+	for k := 1; k < len(p.Order); k++ {
+		if p.Extents[k-1] > 1 && slices.ContainsFunc(p.Tensors, func(t Tensor) bool { return !t.isOpaque && !t.isLinear(k-1, k+1) }) {
 			places = append(places, k)
 		}
 	}

@@ -1,4 +1,4 @@
-package pointwise
+package space
 
 import (
 	"math/bits"
@@ -38,21 +38,20 @@ func TestWidths(t *testing.T) {
 		}
 		c := fusionfuzz.Strided(r, sizes, 1+r.IntN(3))
 		g := segmentOf(t, c)
-		a := analyse(g)
-		require.NoError(t, a.err)
-		p := a.space
-		for _, from := range append([]int{0}, p.breaks()...) {
+		p, err := New(g, c.Fusion.Outputs()[0].Val)
+		require.NoError(t, err)
+		for _, from := range append([]int{0}, p.Breaks()...) {
 			for e := int64(1); e <= 16; e *= 2 {
-				for k, w := range p.pitchOf(from, e, 1).widths {
-					x := &p.tensors[k]
+				for k, w := range p.PitchOf(from, e, 1).Widths {
+					x := &p.Tensors[k]
 					if w > 1 {
 						wide++
 					}
 					require.LessOrEqual(t, w, e)
-					if x.isOutput || w == 1 {
+					if x.IsOutput || w == 1 {
 						continue
 					}
-					checkAccesses(t, g, p, from, w, &c.Inputs[x.place])
+					checkAccesses(t, g, p, from, w, &c.Inputs[x.Place])
 				}
 			}
 		}
@@ -63,32 +62,32 @@ func TestWidths(t *testing.T) {
 // checkAccesses requires of every w points that the loops have next to each other,
 // from multiples of w on, that in has neighbours there, and that the first is
 // aligned.
-func checkAccesses(t *testing.T, g *scheduler.Segment, p *space, from int, w int64, in *fusionfuzz.Input) {
+func checkAccesses(t *testing.T, g *scheduler.Segment, p *Space, from int, w int64, in *fusionfuzz.Input) {
 	t.Helper()
-	rows, columns := p.size(0, from), p.size(from, len(p.order))
+	rows, columns := p.Size(0, from), p.Size(from, len(p.Order))
 	for row := range rows {
 		first := int64(0)
 		for c := range columns {
 			at := address(p, in, row*columns+c)
 			if c%w == 0 {
 				first = at
-				require.Zero(t, first%w, "row %d, column %d\n%s, order %v, break %d, width %d", row, c, g.Fusion, p.order, from, w)
+				require.Zero(t, first%w, "row %d, column %d\n%s, order %v, break %d, width %d", row, c, g.Fusion, p.Order, from, w)
 			}
-			require.Equal(t, first+c%w, at, "row %d, column %d\n%s, order %v, break %d, width %d", row, c, g.Fusion, p.order, from, w)
+			require.Equal(t, first+c%w, at, "row %d, column %d\n%s, order %v, break %d, width %d", row, c, g.Fusion, p.Order, from, w)
 		}
 	}
 }
 
 // address returns the element of memory that a point of the space, counted in the
 // order of its loops, has of in.
-func address(p *space, in *fusionfuzz.Input, point int64) int64 {
+func address(p *Space, in *fusionfuzz.Input, point int64) int64 {
 	at := in.Offset
-	for k := len(p.order) - 1; k >= 0; k-- {
-		d := p.order[k]
+	for k := len(p.Order) - 1; k >= 0; k-- {
+		d := p.Order[k]
 		if in.Array.Shape[d] > 1 {
-			at += point % p.extents[k] * in.Strides[d]
+			at += point % p.Extents[k] * in.Strides[d]
 		}
-		point /= max(p.extents[k], 1)
+		point /= max(p.Extents[k], 1)
 	}
 	return at
 }

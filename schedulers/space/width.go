@@ -1,7 +1,10 @@
-package pointwise
+package space
 
 // vectorBytes are those that one instruction moves, at most.
 const vectorBytes = 16
+
+// liveBytes are those of a thread's step, at most.
+const liveBytes = 512
 
 // warpBytes is what lanes of a warp move together for each byte of a lane.
 const warpBytes = 32
@@ -22,7 +25,7 @@ type reach struct {
 }
 
 // reach returns that of t in loops over the places from from on.
-func (p *space) reach(t *tensor, from int) reach {
+func (p *Space) reach(t *Tensor, from int) reach {
 	r := reach{run: 1, constant: 1}
 	if t.isOpaque {
 		return r
@@ -53,9 +56,9 @@ func (p *space) reach(t *tensor, from int) reach {
 // aligned, and the run, so that it is of consecutive elements. A run that is all
 // there is may end within an access, the last one, which is then made element by
 // element.
-func (t *tensor) width(r reach) int64 {
+func (t *Tensor) width(r reach) int64 {
 	w := int64(1)
-	for 2*w*t.bytes <= min(vectorBytes, t.aligned) && (r.isWhole || r.run%(2*w) == 0) && r.step%(2*w) == 0 {
+	for 2*w*t.Bytes <= min(vectorBytes, t.Aligned) && (r.isWhole || r.run%(2*w) == 0) && r.step%(2*w) == 0 {
 		w *= 2
 	}
 	return w
@@ -68,55 +71,79 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// A pitch is how a nest moves the tensors of a space: in steps of elements, and
+// A Pitch is how a nest moves the tensors of a space: in steps of elements, and
 // each in accesses of its own width.
-type pitch struct {
-	elements int64
-	widths   []int64 // by tensor: elements of an access
-	cost     float64 // bytes for each element of the space
-	fixed    float64 // share of the requests that does not depend on the left side of a break
+type Pitch struct {
+	Elements int64
+	Widths   []int64 // by tensor: elements of an access
+	Cost     float64 // bytes for each element of the space
+	Fixed    float64 // share of the requests that does not depend on the left side of a break
 }
 
-// pitchOf returns the pitch of loops over the places from from on, what is left of
+// PitchOf returns the pitch of loops over the places from from on, what is left of
 // which is in loops around them, for steps of e elements. rows is how many of
 // those share what they have in common.
-func (p *space) pitchOf(from int, e, rows int64) pitch {
-	h := pitch{elements: e}
+func (p *Space) PitchOf(from int, e, rows int64) Pitch {
+	h := Pitch{Elements: e}
 	total, invariant := 0.0, 0.0
-	points := float64(max(p.size(0, len(p.extents)), 1))
-	for k := range p.tensors {
-		t := &p.tensors[k]
+	points := float64(max(p.Size(0, len(p.Extents)), 1))
+	for k := range p.Tensors {
+		t := &p.Tensors[k]
 		r := p.reach(t, from)
 		w := min(t.width(r), e)
-		h.widths = append(h.widths, w)
+		h.Widths = append(h.Widths, w)
 		requests, divisions := float64(e/w), 0.0
-		if from > 0 && t.isConstant(from, len(t.along)) { // loaded outside the step
+		if from > 0 && t.IsConstant(from, len(t.along)) { // loaded outside the step
 			requests = 1
 		}
 		if t.isOpaque || !t.isLinear(0, from) || !t.isLinear(from, len(t.along)) {
 			divisions = requests
 		}
-		if from > 0 && t.isConstant(0, from) {
+		if from > 0 && t.IsConstant(0, from) {
 			requests, divisions = requests/float64(rows), divisions/float64(rows)
 			invariant += requests
 		}
 		total += requests
-		covered := w * t.bytes // bytes next to each other that a request covers
-		if w == e || !t.isOutput {
-			covered = warpBytes * e * t.bytes
+		covered := w * t.Bytes // bytes next to each other that a request covers
+		if w == e || !t.IsOutput {
+			covered = warpBytes * e * t.Bytes
 		}
-		share := float64(t.elements()) / points
-		h.cost += share*float64(t.bytes)/efficiency(covered, w == e) + (requestBytes*requests+divisionBytes*divisions)/float64(e)
+		share := float64(t.Elements()) / points
+		h.Cost += share*float64(t.Bytes)/efficiency(covered, w == e) + (requestBytes*requests+divisionBytes*divisions)/float64(e)
 	}
 	if total > 0 {
-		h.fixed = invariant / total
+		h.Fixed = invariant / total
 	}
 	return h
 }
 
-// isConstant reports whether t has one element for all points at the places from
+// Cheapest returns the pitch of least cost of loops with a break at from, the one
+// of fewer elements if there are two.
+func (p *Space) Cheapest(from int, rows int64) Pitch {
+	best := p.PitchOf(from, 1, rows)
+	for e := int64(2); e <= vectorBytes && e*p.live() <= liveBytes; e *= 2 {
+		if h := p.PitchOf(from, e, rows); h.Cost < best.Cost {
+			best = h
+		}
+	}
+	return best
+}
+
+// live returns the bytes that a thread holds for each element at a time: inputs
+// as they are in memory, and a few results.
+func (p *Space) live() int64 {
+	n := int64(3 * 4)
+	for _, t := range p.Tensors {
+		if !t.IsOutput {
+			n += t.Bytes
+		}
+	}
+	return n
+}
+
+// IsConstant reports whether t has one element for all points at the places from
 // to before end.
-func (t *tensor) isConstant(from, end int) bool {
+func (t *Tensor) IsConstant(from, end int) bool {
 	for k := from; k < end; k++ {
 		if t.step(k) != 0 {
 			return false
@@ -127,7 +154,7 @@ func (t *tensor) isConstant(from, end int) bool {
 
 // isLinear reports whether t goes along the places from to before end in equal
 // steps, so that their merged index need not be taken apart.
-func (t *tensor) isLinear(from, end int) bool {
+func (t *Tensor) isLinear(from, end int) bool {
 	step := int64(-1)
 	for k := end - 1; k >= from; k-- {
 		for i := len(t.along[k]) - 1; i >= 0; i-- {

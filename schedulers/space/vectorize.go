@@ -1,0 +1,68 @@
+package space
+
+import (
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+// Vectorize splits the innermost loop of each copy from an input and to an output, in
+// a schedule of the segment, into accesses as wide as the pitch h of its loops allows
+// the tensor, where that loop has the elements of a step.
+//
+// Errors: those of [schedule.Scheduled.Split] and Parallelize.
+func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
+	if h.Elements <= 1 {
+		return nil
+	}
+	f := s.Fusion()
+	inputs, outputs := map[core.ValID]int64{}, map[core.ValID]int64{}
+	for k := range p.Tensors {
+		if t := &p.Tensors[k]; t.IsOutput {
+			outputs[f.Outputs()[t.Place].Val] = h.Widths[k]
+		} else {
+			inputs[f.Inputs()[t.Place]] = h.Widths[k]
+		}
+	}
+	for _, v := range s.Tensors() {
+		if f.Val(v).Def == core.NoExpr || f.Expr(f.Val(v).Def).Op != core.SetOp {
+			continue
+		}
+		from := f.TensorArgs(f.Expr(f.Val(v).Def))[0]
+		w, isCopy := inputs[from]
+		if s.Memory(v) == schedule.Global && s.Memory(from) == schedule.Local {
+			w, isCopy = outputs[v]
+		}
+		if isCopy {
+			if err := widen(s, v, h.Elements, w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// widen lets accesses of w elements make up the innermost loop of v, if that is a
+// step. Several accesses stay together, so that loads are under way at once.
+func widen(s *schedule.Scheduled, v core.ValID, elements, w int64) error {
+	loop := s.Loop(v)
+	if len(loop) == 0 {
+		return nil
+	}
+	f := s.Fusion()
+	if n, ok := f.Scalars().ConstInt(f.Axis(loop[len(loop)-1]).Extent); !ok || n != elements {
+		return nil
+	}
+	n := scheduler.Nest{Schedule: s, Tensor: v}
+	switch w {
+	case 1:
+		n.Parallelize(-1, schedule.Unroll)
+		return n.Err
+	case elements:
+	default:
+		n.Split(-1, w, schedule.Serial)
+		n.Parallelize(-2, schedule.Unroll)
+	}
+	n.Parallelize(-1, schedule.Vectorize)
+	return n.Err
+}
