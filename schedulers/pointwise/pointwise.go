@@ -84,16 +84,16 @@ func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []sch
 
 // An analysis is what is found out about a segment when it is accepted.
 type analysis struct {
-	g     *scheduler.Segment
+	scheduler.Attempts[Params]
 	space *space.Space
-	built map[Params]*schedule.Scheduled // that nobody has asked for
-	err   error                          // why it is not accepted
+	err   error // why it is not accepted
 }
 
 // analyse returns the analysis of g, made once.
 func analyse(g *scheduler.Segment) *analysis {
 	return scheduler.Remember(g, Scheduler{}, func() *analysis {
-		a := &analysis{g: g, built: map[Params]*schedule.Scheduled{}}
+		a := &analysis{}
+		a.Attempts = scheduler.Attempts[Params]{Segment: g, Recipe: a.recipe, Build: a.build}
 		ref, err := reference(g)
 		if err == nil {
 			a.space, err = space.New(g, ref)
@@ -101,38 +101,17 @@ func analyse(g *scheduler.Segment) *analysis {
 		if a.err = err; err != nil || slices.IsSorted(a.space.Order) {
 			return a
 		}
-		if a.try(simplest) != nil { // some tensor cannot follow in this order
+		if a.Try(simplest) != nil { // some tensor cannot follow in this order
 			a.space.SortAsDefined()
 		}
 		return a
 	})
 }
 
-// An attempt is a schedule that is built, an outcome what came of it.
-type (
-	attempt string
-	outcome struct{ err error }
-)
-
-// try builds the schedule with q, to be kept until it is asked for. That it can be built
-// is known where it was before.
-func (a *analysis) try(q Params) error {
-	if a.built[q] != nil {
-		return nil
-	}
-	return scheduler.Recall(a.g, attempt(a.recipe(q)), func() outcome {
-		s, err := q.build(a.g.Fusion, a.space)
-		if err == nil {
-			a.built[q] = s
-		}
-		return outcome{err}
-	}).err
-}
-
 // recipe has q and what build reads of the space.
 func (a *analysis) recipe(q Params) string {
 	p := a.space
-	place := slices.IndexFunc(a.g.Fusion.Outputs(), func(o core.Output) bool { return o.Val == p.Reference })
+	place := slices.IndexFunc(a.Segment.Fusion.Outputs(), func(o core.Output) bool { return o.Val == p.Reference })
 	var widths []int64
 	if q.Vector > 1 {
 		widths = p.PitchOf(q.Break, q.Vector, 1).Widths
@@ -158,13 +137,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	if p := a.space; p.Size(0, len(p.Extents)) > 0 {
 		all = planner{p}.choose(device)
 	}
-	for len(all) > 0 && a.try(all[0]) != nil {
-		all = all[1:]
-	}
-	if len(all) == 0 {
-		return []Params{simplest}, a.try(simplest)
-	}
-	return all, nil
+	return a.First(all, simplest)
 }
 
 // widest returns the outputs, those with most axes that are not broadcast first.
@@ -211,18 +184,15 @@ func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule
 	if a.err != nil {
 		return nil, a.err
 	}
-	if s, ok := a.built[q]; ok {
-		delete(a.built, q)
-		return s, nil
-	}
-	return q.build(a.g.Fusion, a.space)
+	return a.Take(q)
 }
 
-func (q Params) build(f *core.Fusion, p *space.Space) (*schedule.Scheduled, error) {
+func (a *analysis) build(q Params) (*schedule.Scheduled, error) {
+	p := a.space
 	if q.Threads < 1 || q.Unroll < 1 || q.Break < 0 || q.Break > 0 && (q.Break >= len(p.Order) || q.Rows < 1) {
 		return nil, core.InvalidArgumentf("schedule(): %v is not possible for %d dimensions", q, len(p.Order))
 	}
-	return scheduler.Build(f, func(s *schedule.Scheduled) error { return q.schedule(s, p) })
+	return scheduler.Build(a.Segment.Fusion, func(s *schedule.Scheduled) error { return q.schedule(s, p) })
 }
 
 func (q Params) schedule(s *schedule.Scheduled, p *space.Space) error {
