@@ -170,6 +170,9 @@ func (l *lowering) declare(v core.ValID) error {
 	}
 	l.b.Add(kir.Declare{Buffer: id})
 	l.buffers[v] = id
+	if e := l.f.Expr(l.f.Val(v).Def); e.Op.Class == core.Reduction && len(e.Out) == 1 && space == kir.Local {
+		l.results[id] = l.fold(e)
+	}
 	return nil
 }
 

@@ -66,6 +66,8 @@ func Passes() []Pass {
 			Why: "it looks at the accesses of all statements", run: (*lowering).overwriting},
 		{Name: "registers", Does: "unrolls the loops that index arrays of registers, and declares none that nothing accesses",
 			Why: "it looks at all accesses of a buffer", run: (*lowering).registers},
+		{Name: "accumulate", Does: "shortens the chains in which a thread adds elements up",
+			Why: "it changes loops that are written out", run: (*lowering).accumulate},
 		{Name: "synchronise", Does: "places shared memory, barriers and waits",
 			Why: "it needs exact indices, and orders whatever the passes before it emit", Complete: true, run: (*lowering).synchronise},
 		{Name: "hoist", Does: "names index expressions that are used again or in deeper loops",
@@ -120,6 +122,7 @@ type lowering struct {
 	numLoops      int
 	numNames      int
 	limited       map[core.ValID]limit
+	results       map[kir.BufferID]fold  // in registers, of reductions that keep one value
 	reads         map[core.ValID][]touch // of an input, by the output that gets its memory
 	writes        map[core.ValID][]touch
 	numStatements int
@@ -135,7 +138,7 @@ func newLowering(a *Analysis, o Options) *lowering {
 		o.Name = "kernel"
 	}
 	b := kir.NewBuilder(o.Name, dtype.Int)
-	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}, below: map[index]index{}, reads: map[core.ValID][]touch{}, writes: map[core.ValID][]touch{}}
+	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}, results: map[kir.BufferID]fold{}, below: map[index]index{}, reads: map[core.ValID][]touch{}, writes: map[core.ValID][]touch{}}
 	l.arguments = newArguments(l)
 	return l
 }

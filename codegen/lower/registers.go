@@ -1,13 +1,15 @@
 package lower
 
 import (
+	"maps"
+
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core/scalar"
 )
 
-// maxUnrolled bounds the iterations, of all loops that are nested, that are
-// written out to keep an array in registers; beyond it the array is in the
-// thread's memory.
+// maxUnrolled bounds the iterations, of the nested loops that one access to an
+// array is indexed by, that are written out to keep the array in registers;
+// beyond it the array is in the thread's memory.
 const maxUnrolled = 256
 
 // registers is a pass.
@@ -15,6 +17,7 @@ func (l *lowering) registers() error {
 	k := l.b.Kernel()
 	loops := map[kir.SymbolID]*kir.For{}
 	uses := make([]map[kir.SymbolID]bool, len(k.Buffers))
+	fits := make([]bool, len(k.Buffers)) // all accesses
 	k.Body.Walk(func(s kir.Statement) {
 		if f, ok := s.(*kir.For); ok {
 			loops[f.Symbol] = f
@@ -24,16 +27,19 @@ func (l *lowering) registers() error {
 				return
 			}
 			if uses[a.Buffer] == nil {
-				uses[a.Buffer] = map[kir.SymbolID]bool{}
+				uses[a.Buffer], fits[a.Buffer] = map[kir.SymbolID]bool{}, true
 			}
-			l.t.Symbols(a.Index, func(s scalar.ID) { uses[a.Buffer][kir.SymbolID(l.t.Tag(s).Val)] = true })
+			mine := map[kir.SymbolID]bool{}
+			l.t.Symbols(a.Index, func(s scalar.ID) { mine[kir.SymbolID(l.t.Tag(s).Val)] = true })
+			maps.Copy(uses[a.Buffer], mine)
+			fits[a.Buffer] = fits[a.Buffer] && l.canUnroll(mine, loops)
 		})
 	})
 	k.Body = withoutDeclarations(k.Body, func(id kir.BufferID) bool { return k.Buffers[id].Space == kir.Local && uses[id] == nil })
 	for id := range uses {
 		b := &k.Buffers[id]
 		if b.Space == kir.Local {
-			b.Registers = l.canUnroll(uses[id], loops)
+			b.Registers = fits[id]
 		}
 	}
 	for id, symbols := range uses {
