@@ -264,16 +264,12 @@ func except(axes []core.AxisID, known map[int]index) []core.AxisID {
 
 // locate returns the indices of an operand's element along axes of it.
 func (c *context) locate(o operand, axes []core.AxisID) ([]index, error) {
-	t := c.tensors[o.v]
 	if len(axes) == 0 {
 		return nil, nil
 	}
-	own := c.tensor.resizes
-	if t.handSet {
-		own = slices.Concat(own, t.resizes)
-	}
+	own := c.resizesTo(o.v)
 	if !c.f.Val(o.v).Input && len(o.at) == 0 {
-		if len(c.aliens) > 0 && c.tensor.reduces && c.omitted != ownLoopsFirst {
+		if c.goesByRoot() {
 			if coords, ok := c.byRoot(axes, own); ok {
 				return coords, nil
 			}
@@ -283,6 +279,20 @@ func (c *context) locate(o operand, axes []core.AxisID) ([]index, error) {
 		}
 	}
 	return c.byLogical(o, axes)
+}
+
+// resizesTo returns the resizes that lead from the statement to what it reads.
+func (c *context) resizesTo(v core.ValID) []int {
+	if t := c.tensors[v]; t.handSet {
+		return slices.Concat(c.tensor.resizes, t.resizes)
+	}
+	return c.tensor.resizes
+}
+
+// goesByRoot reports whether the statement looks for what it reads from its root
+// indices first.
+func (c *context) goesByRoot() bool {
+	return len(c.aliens) > 0 && c.tensor.reduces && c.omitted != ownLoopsFirst
 }
 
 // byRoot finds indices from those of the root axes and from the loops that are

@@ -66,7 +66,7 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 			return g, err
 		}
 		g.tests = tests
-		if !init {
+		if !init && c.f.Expr(id).Op != core.PadOp { // which reads its operand at some of its points only
 			g.tests = append(g.tests, c.storedTests()...)
 		}
 	} else if c.s.Memory(t.v) == schedule.Shared {
@@ -227,21 +227,22 @@ func (c *context) testsOf(init, follow bool, domain []core.AxisID, start map[cor
 // the last one, at points that are in range along its own axes.
 func (c *context) storedTests() []test {
 	var tests []test
-	if c.tensor.reduces { // a reduction goes by its root indices, which are in range
-		return nil
-	}
 	for _, v := range c.f.TensorArgs(c.f.Expr(c.f.Val(c.tensor.v).Def)) {
 		st := &c.tensors[v].storage
 		if !st.promoted {
 			continue
 		}
 		axes := slices.DeleteFunc(except(st.axes, c.sharedIndices(v)), c.isOne)
+		own := c.resizesTo(v)
+		if _, ok := c.byRoot(axes, own); ok && c.goesByRoot() {
+			continue // root indices are in range, and so is what follows from them
+		}
 		targets := make([]core.AxisID, len(axes))
 		for i, a := range axes {
 			targets[i] = c.m.AlmostExact(a)
 		}
 		start := maps.Clone(c.start)
-		steps, ok := c.path(start, targets, c.tensor.resizes, true)
+		steps, ok := c.path(start, targets, own, true)
 		if !ok {
 			continue // it is read by its logical index
 		}

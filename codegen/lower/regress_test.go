@@ -257,6 +257,65 @@ transform_like(tv4, [tv1, tv0, tv2, tv5, tv3])
 tv5.split(1, 2)
 inline_most()
 `},
+	// So does a reduction, which has an element for each iteration of its loops.
+	{"reduction in a split of a promoted loop", `%0 = tensor i64 [7, 3] contiguity=[yes, yes]
+%1 = tensor i64 [7, 12] contiguity=[yes, yes]
+%2 = broadcast %0 is_broadcast_dim=[false, true, false]
+%3 = sum %2 dims=[2] keepdim=false dtype=i64
+%4 = neg %3
+%5 = sub %1, %4
+output %5
+`, [][]int64{{7, 3}, {7, 12}}, `tv5.split(1, 4)
+tv5.reorder({2: 1})
+tv5.reorder({0: 2})
+tv5.merge(1, 2)
+transform_like(tv5, [tv1, tv0, tv2, tv3, tv4])
+tv3.split(1, 2)
+inline_most()
+`},
+	// What a pad adds has no element of an operand, in promoted loops as well.
+	{"pad in a promoted loop", `%0 = tensor i64 [1, 3] contiguity=[none, yes]
+%1 = tensor i64 [3, 1] contiguity=[yes, none]
+%2 = permute %0 dims=[0, 1]
+%3 = pad %2 pad_widths=[0, 2, 0, 0] value=7:i64
+%4 = sub %2, %1
+output %3
+output %4
+`, [][]int64{{1, 3}, {3, 1}}, "inline_most()\n"},
+	{"pad in a promoted loop, on both sides", `%0 = tensor i32 [7] contiguity=[yes]
+%1 = tensor i32 [] contiguity=[]
+%2 = tensor i32 [1, 33] contiguity=[none, yes]
+%3 = broadcast %1 is_broadcast_dim=[true]
+%4 = sub %0, %3
+%5 = broadcast %3 is_broadcast_dim=[false, true]
+%6 = sub %5, %2
+%7 = pad %6 pad_widths=[2, 2, 0, 0] value=7:i64
+output %4
+output %7
+`, [][]int64{{7}, {}, {1, 33}}, `inline_at(tv3, 1, False, [tv3])
+inline_at(tv5, 2, False, [tv5])
+inline_at(tv6, 1, False, [tv6])
+`},
+	// Beyond what its operand stores, a pad has neither an element nor its value.
+	{"pad in a split of a promoted loop", `%0 = tensor i64 [7, 3] contiguity=[yes, yes]
+%1 = tensor i64 [7, 12, 4] contiguity=[yes, yes, yes]
+%2 = broadcast %0 is_broadcast_dim=[false, true, false]
+%3 = pad %2 pad_widths=[0, 1, 0, 0, 0, 0] value=7:i64
+%4 = neg %3
+%5 = sub %1, %4
+output %5
+`, [][]int64{{7, 3}, {7, 12, 4}}, `tv5.split(1, 4)
+tv5.reorder({2: 1})
+tv5.reorder({0: 2})
+tv5.merge(1, 2)
+transform_like(tv5, [tv1, tv3, tv4])
+tv2.split(1, 4)
+tv2.reorder({2: 1})
+tv2.reorder({0: 2})
+tv2.merge(1, 2)
+tv3.split(1, 2)
+inline_most()
+`},
 	// Whether tests can fail in unswitched loops is not asked where it has no value.
 	{"unswitched loop of nothing", `%0 = tensor i64 [2, 0] contiguity=[yes, yes]
 %1 = neg %0

@@ -10,24 +10,28 @@ import (
 )
 
 // pad emits the element of the operand where there is one, else the value. The
-// access is made only where it is an element.
+// access is made only where it is an element, and nothing is where that is one
+// that loops beyond those of the operand would store.
 func (c *context) pad(e *core.Expr, dst kir.Access) error {
 	d := &c.f.Val(e.Out[0]).Domain
 	root, ok := c.indices(c.start, d.Root, c.tensor.resizes)
 	if !ok {
 		return c.refuse("index", e.Out[0], "the loops of %s do not lead to the dimensions of what it pads", c.f.Name(e.Out[0]))
 	}
-	inside := c.t.Bool(true)
+	var inside []scalar.ID
 	for k, a := range d.Root {
 		if d.Root[k] != d.Logical[k] {
-			inside = c.t.And(inside, c.t.And(c.t.Le(c.t.Int(0), root[k]), c.t.Lt(root[k], c.extent(a))))
+			inside = append(inside, c.conditions([]test{{root[k], scalar.None}, {root[k], c.extent(a)}})...)
 		}
 	}
 	value := func() error {
 		c.assign(dst, c.number(e.Args[2].Scalar, c.f.Val(e.Out[0]).DType))
 		return nil
 	}
-	return c.choose(inside, func() error { return c.copyOperand(e, 0, dst) }, value)
+	stored := slices.DeleteFunc(c.conditions(c.storedTests()), func(x scalar.ID) bool { return slices.Contains(inside, x) })
+	return c.choose(c.all(inside), func() error {
+		return c.conditional(c.all(stored), func() error { return c.copyOperand(e, 0, dst) })
+	}, value)
 }
 
 func (c *context) copyOperand(e *core.Expr, k int, dst kir.Access) error {
