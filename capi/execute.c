@@ -56,11 +56,13 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
   (void)module;
   nvf_error error = {0};
   nvf_executor handle;
-  if (!alive() || !check_count("executor", nargs, 1, 3)) return NULL;
+  if (!alive() || !check_count("executor", nargs, 1, 4)) return NULL;
   long candidate = nargs >= 2 && args[1] != Py_None ? PyLong_AsLong(args[1]) : -1;
   if (candidate == -1 && PyErr_Occurred()) return NULL;
   if (candidate < -1 || candidate > INT32_MAX) return PyErr_Format(PyExc_ValueError, "executor(): candidate is %ld; it is counted from 0", candidate);
   if (!PyObject_TypeCheck(args[0], fusion_type)) return PyErr_Format(PyExc_TypeError, "executor() takes a Fusion, got %R", args[0]);
+  int serial = nargs == 4 ? PyObject_IsTrue(args[3]) : 0;
+  if (serial < 0) return NULL;
   FusionObject *fusion = (FusionObject *)args[0];
   int64_t num_exprs;
   if (!fact_of(fusion, NVFI_NUM_EXPRS, 0, &num_exprs)) return NULL;
@@ -70,12 +72,13 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
   if (status == NVF_OK) status = nvf_executor_create(fusion->handle, &handle, &error);
   Py_END_ALLOW_THREADS;
   if (!check(status, &error)) return NULL;
-  if (candidate >= 0 && !check(nvf_executor_simulate(handle, (int32_t)candidate, &error), &error)) {
+  if ((candidate >= 0 && !check(nvf_executor_simulate(handle, (int32_t)candidate, &error), &error)) ||
+      (serial && !check(nvfi_compile_serially(handle, &error), &error))) {
     nvf_executor_destroy(handle);
     return NULL;
   }
   PyObject *self = new_executor(handle, fusion, candidate >= 0 || num_exprs >= LARGE);
-  if (self && nargs == 3) Py_INCREF(SELF->aliased = args[2]);
+  if (self && nargs >= 3) Py_INCREF(SELF->aliased = args[2]);
   return self;
 }
 
@@ -362,6 +365,7 @@ static PyObject *executor_first_shown(PyObject *self, PyObject *const *args, Py_
 static int with_plan(PyObject *self, const char *function, PyObject *const *args, Py_ssize_t nargs, int make) {
   nvf_error error = {0};
   int ignored = 0, status = -1;
+  int32_t has = 0;
   Run run; /* large, and not cleared */
   if (!alive() || !check_count(function, nargs, 1, 1)) return -1;
   if (!PyList_Check(args[0])) {
@@ -371,7 +375,7 @@ static int with_plan(PyObject *self, const char *function, PyObject *const *args
   run_begin(&run);
   if (read_inputs(&run, args[0], NULL, &ignored)) {
     if (make) status = find_plan(SELF, &run, NVF_ANY_DEVICE, 0) ? 1 : -1;
-    else if (check(nvfi_find(SELF->handle, run.in.inputs, run.in.count, NVF_ANY_DEVICE, 0, &run.plan, &error), &error)) status = run.plan != NULL;
+    else if (check(nvfi_has_plan(SELF->handle, run.in.inputs, run.in.count, NVF_ANY_DEVICE, &has, &error), &error)) status = has;
   }
   run_end(&run);
   return status;

@@ -35,6 +35,7 @@ const maxExecutors = 1024
 type execution struct {
 	*executor.Executor
 	simulates atomic.Int64                  // 0: no; else one more than the candidate
+	serial    atomic.Bool                   // kernels are made one after another
 	last      atomic.Pointer[executor.Plan] // that was prepared
 	plans     plans
 }
@@ -48,7 +49,7 @@ type setting struct {
 // options are those that plans for such runs are made with.
 func (x *execution) options(s setting) executor.Options {
 	k := x.simulates.Load()
-	return executor.Options{Simulate: k > 0, Candidate: int(max(k-1, 0)), Device: deviceOf(s.device), RandomInMemory: s.randomInMemory}
+	return executor.Options{Simulate: k > 0, Candidate: int(max(k-1, 0)), Serial: x.serial.Load(), Device: deviceOf(s.device), RandomInMemory: s.randomInMemory}
 }
 
 // devices are what options point to, so that a call allocates none.
@@ -106,6 +107,15 @@ func nvf_executor_simulate(h C.nvf_executor, candidate C.int32_t, e *C.nvf_error
 	return report(e, err)
 }
 
+//export nvfi_compile_serially
+func nvfi_compile_serially(h C.nvf_executor, e *C.nvf_error) C.int {
+	x, err := get[execution](handle(h), "an executor")
+	if err == nil {
+		x.serial.Store(true)
+	}
+	return report(e, err)
+}
+
 //export nvf_executor_destroy
 func nvf_executor_destroy(h C.nvf_executor) {
 	if x := take[execution](handle(h)); x != nil {
@@ -139,7 +149,16 @@ func found(h C.nvf_executor, inputs C.const_inputs, n, device, random C.int32_t,
 //export nvfi_find
 func nvfi_find(h C.nvf_executor, inputs C.const_inputs, n, device, random C.int32_t, out **C.nvfi_plan, e *C.nvf_error) C.int {
 	*out = nil
-	return found(h, inputs, n, device, random, e, (*execution).find, func(p *prepared) { *out = p.block })
+	return found(h, inputs, n, device, random, e, (*execution).recall, func(p *prepared) { *out = p.block })
+}
+
+//export nvfi_has_plan
+func nvfi_has_plan(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, has *C.int32_t, e *C.nvf_error) C.int {
+	*has = 0
+	return found(h, inputs, n, device, 0, e, (*execution).find, func(p *prepared) {
+		p.release()
+		*has = 1
+	})
 }
 
 //export nvfi_make

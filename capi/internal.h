@@ -97,6 +97,9 @@ int nvfi_first_shown(nvf_executor executor, const nvf_input *inputs, int32_t num
 /* Whether a call with inputs like these compiles nothing, into *is. */
 int nvfi_is_compiled(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t *is, nvf_error *error);
 
+/* Has the kernels of later plans made one after another instead of side by side. */
+int nvfi_compile_serially(nvf_executor executor, nvf_error *error);
+
 /* A plan, in plan.h. */
 typedef struct nvfi_plan nvfi_plan;
 
@@ -106,6 +109,9 @@ typedef struct nvfi_plan nvfi_plan;
  * addresses of 64 bits there, which are read when the kernel runs. */
 int nvfi_find(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, int32_t random_in_memory, nvfi_plan **plan,
               nvf_error *error);
+
+/* Whether nvfi_find would find a plan, into *has. What was prepared last stays that. */
+int nvfi_has_plan(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, int32_t *has, nvf_error *error);
 
 /* As nvfi_find, and makes the plan if there is none. */
 int nvfi_make(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t device, int32_t random_in_memory, nvfi_plan **plan,

@@ -43,6 +43,15 @@ func (x *execution) key(a *arguments, s setting) []byte {
 	return a.key
 }
 
+// recall is find for what is about to run.
+func (x *execution) recall(a *arguments, s setting) (*prepared, error) {
+	p, err := x.find(a, s)
+	if p != nil {
+		x.last.Store(p.Plan)
+	}
+	return p, err
+}
+
 // find returns the plan for inputs, with a reference more, or nil.
 func (x *execution) find(a *arguments, s setting) (*prepared, error) {
 	key := x.key(a, s)
@@ -51,14 +60,13 @@ func (x *execution) find(a *arguments, s setting) (*prepared, error) {
 	p := x.plans.by[string(key)]
 	if p != nil {
 		p.hold()
-		x.last.Store(p.Plan)
 	}
 	return p, nil
 }
 
-// prepare is find, and makes the plan if there is none.
+// prepare is recall, and makes the plan if there is none.
 func (x *execution) prepare(a *arguments, s setting) (*prepared, error) {
-	if p, _ := x.find(a, s); p != nil {
+	if p, _ := x.recall(a, s); p != nil {
 		return p, nil
 	}
 	plan, err := x.PlanWith(a.inputs, x.options(s))

@@ -40,7 +40,7 @@ const maxRounds = 100
 func (a *assembly) compile(round int) (again bool, err error) {
 	distinct, first := a.distinct()
 	failed := make([]error, len(distinct))
-	workers.each(len(distinct), func(i int) {
+	workers.each(len(distinct), a.options.atOnce(), func(i int) {
 		failed[i] = a.p.e.guard(a.p.inputs, func() error { return a.compileOne(distinct[i]) })
 	})
 	for i, x := range a.pieces {

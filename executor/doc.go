@@ -61,7 +61,8 @@
 //     goroutines or what ran before.
 //   - No panic leaves the package: it becomes a [Bug] that carries a reproducer.
 //   - Aliased outputs are written when nothing reads the old value any more,
-//     whatever memory the inputs share.
+//     whatever memory the inputs share. Two that are written have no element in
+//     common (overlap.go): the key tells of it, and no plan is made.
 //
 // # Output memory
 //

@@ -51,11 +51,7 @@ type entry struct {
 
 func newExecutor(f *core.Fusion, text string, m *machine, kernels *kernelStore) *Executor {
 	e := &Executor{machine: m, kernels: kernels, f: f, text: text, key: structuralScalars(f), plans: map[string]*entry{}, demands: AnyLaunch}
-	for _, o := range f.Outputs() {
-		if o.Alias != core.NoVal {
-			e.written = append(e.written, slices.Index(f.Inputs(), o.Alias))
-		}
-	}
+	e.written = written(f)
 	return e
 }
 
@@ -144,6 +140,9 @@ type Options struct {
 	// Candidate chooses among the schedules that there are for a kernel, counted
 	// around; 0 is the one that is expected to be the fastest.
 	Candidate int
+	// Serial has the kernels of a plan made one after another, in the order in which they
+	// run, instead of side by side. It makes no other plan.
+	Serial bool
 
 	onlyKept bool // nothing is compiled
 }
@@ -222,6 +221,9 @@ func (e *Executor) AppendKey(key []byte, inputs []Input, o Options) []byte {
 	if e.overlaps(inputs, o) {
 		key = append(key, 'O')
 	}
+	if e.writesTwice(inputs) { // no plan is made for such inputs
+		key = append(key, 'W')
+	}
 	if o.RandomInMemory {
 		key = append(key, 'R')
 	}
@@ -241,7 +243,24 @@ func (e *Executor) AppendKey(key []byte, inputs []Input, o Options) []byte {
 // with another one: a plan of the CPU proper sees that when it runs. It is false of
 // inputs that the definition does not take.
 func (e *Executor) overlaps(inputs []Input, o Options) bool {
-	if len(e.written) == 0 || len(inputs) != len(e.f.Inputs()) {
+	return len(e.written) > 0 && e.haveExtents(inputs) &&
+		(inputs[e.written[0]].Device.Type == CUDA || o.Simulate || e.byHand != nil) && sharesMemory(e.written, inputs)
+}
+
+// writesTwice reports whether two outputs are written to the same memory. It is false of
+// inputs that the definition does not take.
+func (e *Executor) writesTwice(inputs []Input) bool {
+	if len(e.written) < 2 || !e.haveExtents(inputs) {
+		return false
+	}
+	_, _, found := bothWritten(e.written, inputs)
+	return found
+}
+
+// haveExtents reports whether inputs are as many as the definition has, with as many
+// strides as sizes.
+func (e *Executor) haveExtents(inputs []Input) bool {
+	if len(inputs) != len(e.f.Inputs()) {
 		return false
 	}
 	for i := range inputs {
@@ -249,7 +268,7 @@ func (e *Executor) overlaps(inputs []Input, o Options) bool {
 			return false
 		}
 	}
-	return (inputs[e.written[0]].Device.Type == CUDA || o.Simulate || e.byHand != nil) && sharesMemory(e.written, inputs, -1)
+	return true
 }
 
 // AnyValue reports whether the values of a number of type t that is given for

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -68,16 +67,35 @@ func check(f *core.Fusion, inputs []Input) (*core.Binding, error) {
 			}
 		}
 	}
-	for _, o := range f.Outputs() {
-		if o.Alias == core.NoVal {
-			continue
-		}
-		i := slices.Index(f.Inputs(), o.Alias)
-		if x := &inputs[i]; overlapsItself(x.Sizes, x.Strides) {
-			return nil, core.InvalidArgumentf("execute(): input %d (%s) receives an output, and several of its elements share memory: sizes %v, strides %v", i, f.Name(o.Alias), x.Sizes, x.Strides)
-		}
+	if err := checkWritable(f, inputs); err != nil {
+		return nil, err
 	}
 	return b, checkTypes(f)
+}
+
+// written returns the inputs that receive outputs.
+func written(f *core.Fusion) []int {
+	var list []int
+	for _, o := range f.Outputs() {
+		if o.Alias != core.NoVal {
+			list = append(list, slices.Index(f.Inputs(), o.Alias))
+		}
+	}
+	return list
+}
+
+// checkWritable refuses memory of which it is not clear what a run leaves in it.
+func checkWritable(f *core.Fusion, inputs []Input) error {
+	list := written(f)
+	for _, i := range list {
+		if x := &inputs[i]; overlapsItself(x.Sizes, x.Strides) {
+			return core.InvalidArgumentf("execute(): input %d (%s) receives an output, and several of its elements share memory: sizes %v, strides %v", i, f.Name(f.Inputs()[i]), x.Sizes, x.Strides)
+		}
+	}
+	if i, j, found := bothWritten(list, inputs); found {
+		return core.InvalidArgumentf("execute(): input %d (%s) and input %d (%s) each receive an output and share memory, which can hold one of the two only: pass tensors that have no elements in common", i, f.Name(f.Inputs()[i]), j, f.Name(f.Inputs()[j]))
+	}
+	return nil
 }
 
 // valuesOf returns what sizes and scalars depend on.
@@ -158,28 +176,4 @@ func checkContiguity(f *core.Fusion, i int, v core.ValID, x *Input) error {
 		dense = stride * size
 	}
 	return nil
-}
-
-// overlapsItself reports whether two elements of a tensor may share memory:
-// whether, from the smallest stride up, a step is less than the extent of what
-// it steps over.
-func overlapsItself(sizes, strides []int64) bool {
-	if core.NumElements(sizes) == 0 {
-		return false
-	}
-	var dims []int
-	for d, n := range sizes {
-		if n != 1 {
-			dims = append(dims, d)
-		}
-	}
-	slices.SortFunc(dims, func(a, b int) int { return cmp.Compare(strides[a], strides[b]) })
-	extent := int64(1)
-	for _, d := range dims {
-		if strides[d] < extent {
-			return true
-		}
-		extent += strides[d] * (sizes[d] - 1)
-	}
-	return false
 }

@@ -72,7 +72,7 @@ func (k *keeping) restore() bool {
 	k.p.Device = d
 	d.functions = make([]functionKey, len(d.Launches))
 	failed := make([]error, len(d.Launches))
-	workers.each(len(d.Launches), func(i int) {
+	workers.each(len(d.Launches), k.options.atOnce(), func(i int) {
 		failed[i] = k.p.e.guard(k.p.inputs, func() error { return k.loadKept(i, texts[i]) })
 	})
 	if errors.Join(failed...) != nil {

@@ -129,7 +129,7 @@ func (s *cpuStep) build(apart bool) (*cpu.Program, error) {
 
 func (s *cpuStep) run(c *Call) error {
 	p := s.program
-	if sharesMemory(s.written, c.Inputs, -1) {
+	if sharesMemory(s.written, c.Inputs) {
 		s.once.Do(func() { s.careful, s.err = s.build(false) })
 		if s.err != nil {
 			return s.err
@@ -147,34 +147,4 @@ func (s *cpuStep) run(c *Call) error {
 		}
 	}
 	return p.Run(a)
-}
-
-// sharesMemory reports whether one of the inputs that are written overlaps
-// another input, or the given one if that is not negative.
-func sharesMemory(written []int, inputs []Input, other int) bool {
-	for _, w := range written {
-		from, to := inputs[w].extent()
-		for i := range inputs {
-			if i == w || other >= 0 && i != other || !inputs[i].Tensor {
-				continue
-			}
-			if a, b := inputs[i].extent(); a < to && from < b {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// extent returns the addresses that x's elements lie between.
-func (x *Input) extent() (from, to uintptr) {
-	from = uintptr(x.Data)
-	if core.NumElements(x.Sizes) == 0 {
-		return from, from
-	}
-	last := int64(0)
-	for d, n := range x.Sizes {
-		last += (n - 1) * x.Strides[d]
-	}
-	return from, from + uintptr((last+1)*int64(x.DType.Size()))
 }

@@ -34,9 +34,9 @@ func Compiling() (done, all int) {
 	return workers.done, workers.asked
 }
 
-// each calls do, which does not panic and asks for no places, with 0 to n-1, and
-// returns when all is done.
-func (p *pool) each(n int, do func(i int)) {
+// each calls do, which does not panic and asks for no places, with 0 to n-1, no more at
+// once than given, and returns when all is done.
+func (p *pool) each(n, atOnce int, do func(i int)) {
 	p.lock.Lock()
 	p.asked += n
 	p.lock.Unlock()
@@ -46,7 +46,7 @@ func (p *pool) each(n int, do func(i int)) {
 	}
 	var all sync.WaitGroup
 	var next atomic.Int64
-	for range min(n, runtime.GOMAXPROCS(0)) {
+	for range min(n, atOnce) {
 		all.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				p.one(i, do)
@@ -54,6 +54,14 @@ func (p *pool) each(n int, do func(i int)) {
 		})
 	}
 	all.Wait()
+}
+
+// atOnce returns how many kernels of a plan are made at once.
+func (o Options) atOnce() int {
+	if o.Serial {
+		return 1
+	}
+	return runtime.GOMAXPROCS(0)
 }
 
 // one calls do when there is a place.

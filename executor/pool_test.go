@@ -195,3 +195,33 @@ func TestPlansShareKernels(t *testing.T) {
 	require.Zero(t, done)
 	require.Zero(t, asked)
 }
+
+// TestSerial: with the option kernels are compiled one after another, in order, into the
+// plan that is found without it.
+func TestSerial(t *testing.T) {
+	names := []string{"exp", "abs", "sin", "neg", "cos", "tanh", "sqrt", "floor"}
+	marks := []string{"expf(", "fabsf(", "sinf(", "= -", "cosf(", "tanhf(", "sqrt", "floorf("}
+	var running, most atomic.Int32
+	var lock sync.Mutex
+	var sources []string
+	driver := &compiler{h100s(1), func(source string) error {
+		most.Store(max(most.Load(), running.Add(1)))
+		time.Sleep(time.Millisecond)
+		lock.Lock()
+		defer lock.Unlock()
+		sources = append(sources, source[strings.LastIndex(source, "__global__"):])
+		running.Add(-1)
+		return nil
+	}}
+	e := layersExecutor(t, executor.NewCache(1, driver), names...)
+	plan, err := e.PlanWith(aVector, executor.Options{Serial: true})
+	requireNoError(t, err)
+	require.EqualValues(t, 1, most.Load())
+	require.Len(t, sources, len(names))
+	for i, mark := range marks {
+		require.Contains(t, sources[i], mark)
+	}
+	same, err := e.Plan(aVector)
+	requireNoError(t, err)
+	require.Same(t, plan, same)
+}

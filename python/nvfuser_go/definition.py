@@ -166,9 +166,10 @@ class FusionDefinition(_C.Definition):
         """Makes the tensor `output` a result of the fusion.
 
         With `alias_input`, an input tensor of the same dtype and shape, the result is written into its memory when the
-        fusion runs, and is not among the results that execute() returns; a run that raises leaves it undefined. With
-        `stride_order`, which may also be the second argument by position, the result is
-        ops.stride_order(output, stride_order). Raises InvalidType or InvalidArgument.
+        fusion runs, and is not among the results that execute() returns; a run that raises leaves it undefined. Inputs
+        that are written must have no elements in common, which execute() checks. With `stride_order`, which may also be
+        the second argument by position, the result is ops.stride_order(output, stride_order). Raises InvalidType or
+        InvalidArgument.
         """
         if isinstance(alias_input, list | tuple):
             if stride_order is not None:

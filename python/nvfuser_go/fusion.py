@@ -357,8 +357,9 @@ class FusionExecutorCache:
             for i, x in enumerate(inputs)
             if _same(x, alias)
         )
-        self._executors: dict[int | None, _C.Executor] = {}  # by the schedule that they simulate, if they do
-        self._executor = self._executor_that(options.simulated(given))
+        # By the schedule that they simulate, if they do, and whether they compile one kernel after another.
+        self._executors: dict[tuple[int | None, bool], _C.Executor] = {}
+        self._executor = self._executor_that(given)
 
     def execute(
         self,
@@ -374,16 +375,18 @@ class FusionExecutorCache:
             given = options.for_call(_enable_options, _disable_options)
             if "verify" in given.enable:
                 self._fusion.verify()
-            executor = self._executor_that(options.simulated(given))
+            executor = self._executor_that(given)
         if self._dumps is not None:
             inputs = as_list(inputs, "execute()")
             self._dumps.show(executor, prepare(inputs, self._aliased)[0])
         return executor.execute(inputs, ANY_DEVICE if device is None else device_number(device))
 
-    def _executor_that(self, simulates: int | None) -> _C.Executor:
-        known = self._executors.get(simulates)
+    def _executor_that(self, given: options.Options) -> _C.Executor:
+        key = simulates, serial = options.simulated(given), options.serial(given)
+        known = self._executors.get(key)
         if known is None:  # of two threads that make one, both use the first
-            known = self._executors.setdefault(simulates, _C.executor(self._fusion._core, simulates, self._aliased))
+            made = _C.executor(self._fusion._core, simulates, self._aliased, serial)
+            known = self._executors.setdefault(key, made)
         return known
 
     def fusion(self) -> Fusion:

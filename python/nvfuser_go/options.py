@@ -69,7 +69,7 @@ CUDA_TO_FILE = "cuda_to_file"
 EFFECTIVE: dict[str, frozenset[str]] = {
     "NVFUSER_DUMP": frozenset({*STAGES, CUDA_TO_FILE}),
     "NVFUSER_ENABLE": frozenset({"verify", "simulate"}),
-    "NVFUSER_DISABLE": frozenset(),
+    "NVFUSER_DISABLE": frozenset({"parallel_compile"}),
     "NVFUSER_PROF": frozenset(),
 }
 
@@ -142,7 +142,11 @@ def environment() -> Options:
 
 
 def simulated(given: Options) -> int | None:
-    """The number of the schedule that is simulated, or None. Raises InvalidArgument for what is no number."""
+    """The number of the schedule that is simulated, or None.
+
+    A fusion may be several kernels, each with schedules of its own: the number is counted around in each. Raises
+    InvalidArgument for what is no number.
+    """
     if "simulate" not in given.enable:
         return None
     arguments = given.enable["simulate"] or ("0",)
@@ -151,6 +155,11 @@ def simulated(given: Options) -> int | None:
             f"simulate({', '.join(arguments)}): it takes the number of a schedule, counted from 0, or nothing"
         )
     return int(arguments[0])
+
+
+def serial(given: Options) -> bool:
+    """Whether kernels are compiled one after another, in the order in which they run, instead of side by side."""
+    return "parallel_compile" in given.disable
 
 
 def for_call(enable: list[str], disable: list[str]) -> Options:

@@ -92,6 +92,26 @@ def test_inputs_that_are_written_may_come_to_overlap():
         assert torch.equal(x, want), apart
 
 
+@pytest.mark.parametrize("options", [[], ["simulate"]])
+def test_inputs_that_are_both_written_have_nothing_in_common(options):
+    with FusionDefinition() as fd:
+        x, y = (fd.define_tensor(shape=[-1, -1], contiguity=[False, False], dtype=DataType.Float) for _ in range(2))
+        fd.add_output(fd.ops.add(x, y), x)
+        fd.add_output(fd.ops.neg(y), y)
+    memory = torch.arange(64, dtype=torch.float32).reshape(8, 8)
+    columns = memory[:, :4]
+    for x, y in ((columns, columns), (memory[:4], memory[3:7]), (columns, memory[:, 3:7])):
+        before = memory.clone()
+        message = r"input 0 \(\w+\) and input 1 \(\w+\) each receive an output and share memory"
+        with pytest.raises(InvalidArgument, match=message):
+            fd.execute([x, y], _enable_options=options)
+        assert torch.equal(memory, before)
+    left, right = memory[:, :4], memory[:, 4:]  # interleaved in memory
+    want = left + right, -right
+    fd.execute([left, right], _enable_options=options)
+    assert torch.equal(left, want[0]) and torch.equal(right, want[1])
+
+
 def test_more_kinds_than_are_kept():
     executor = built(lambda x: x + 1)
     for _ in range(2):
@@ -99,6 +119,22 @@ def test_more_kinds_than_are_kept():
             x = torch.full((n, 2), float(n))
             assert torch.equal(executor.execute([x])[0], x + 1)
     assert executor.has_plan([x]) and not executor.has_plan([matrix(1000, 1)])
+
+
+def test_asking_about_plans_does_not_change_which_was_last():
+    with FusionDefinition() as fd:
+        x = fd.define_tensor(shape=[-1], contiguity=[True])
+        fd.add_output(fd.ops.add(x, 1.0))
+    small, large = torch.ones(4), torch.ones(100_000)
+    fd.execute([large])
+    fd.execute([small])
+    shown = fd.last_cuda_code()
+    executor = fd.fec._executor
+    assert executor.has_plan([large]) and fd.fec.is_compiled([large]) and not executor.has_plan([torch.ones(5)])
+    assert fd.fec.get_cuda_kernel([large]) != shown
+    assert fd.last_cuda_code() == shown
+    fd.execute([large])
+    assert fd.last_cuda_code() == fd.fec.get_cuda_kernel([large])
 
 
 def test_threads_evict_plans_that_others_run():
