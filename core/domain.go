@@ -29,7 +29,7 @@ type Axis struct {
 type TransformKind uint8
 
 const (
-	Split      TransformKind = iota // N -> (ceil(N/Factor), Factor); the factor is inner if Inner
+	Split      TransformKind = iota // N -> (ceil(N/Factor), Factor); the factor is inner if Inner. N -> (1, Factor) if Whole: N <= Factor
 	Merge                           // (A, B) -> A*B, B inner
 	ResizeAxis                      // N -> Left + N + Right; Left and Right may be negative
 )
@@ -41,6 +41,7 @@ type Transform struct {
 	In, Out     [2]AxisID // NoAxis where there is none
 	Factor      scalar.ID
 	Inner       bool
+	Whole       bool // it was promised that the factor is no less than N, which may be no constant
 	Left, Right scalar.ID
 }
 

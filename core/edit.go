@@ -89,6 +89,23 @@ func (f *Fusion) CopyOf(v ValID) (ValID, error) {
 	return out[0], nil
 }
 
+// Repeat appends an expression that computes what id does once more, a random one the
+// same numbers, and returns its results, which nothing reads.
+func (f *Fusion) Repeat(id ExprID) ([]ValID, error) {
+	if err := f.checkBuilding(); err != nil {
+		return nil, err
+	}
+	old, random := f.exprs[id], f.numRandom
+	out, err := f.appendExpr(old.Op, old.Args)
+	if err != nil {
+		return nil, err
+	}
+	f.numRandom = random
+	e := &f.exprs[len(f.exprs)-1]
+	e.Stream, e.Called, e.Where = old.Stream, old.Called, old.Where
+	return out, nil
+}
+
 // CopyBefore moves the definition of v, with its axes, to a new tensor and
 // makes v a copy of that, with axes of its own. If the definition says how v is
 // laid out in memory it stays, and its operand is copied.

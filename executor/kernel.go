@@ -197,6 +197,9 @@ func (c *compiled) host(t *task, random core.RandomState) (h *host, err error) {
 			return nil, err
 		}
 	}
+	if err := c.s.CheckPromises(b); err != nil && c.scheduler != "" {
+		return nil, &Bug{What: fmt.Sprintf("%s: %v", c.scheduler, err)}
+	}
 	values, err := arguments.New(c.s, c.kernel, b, hostInputs(t.inputs))
 	return &host{c, values, random}, err
 }

@@ -61,8 +61,12 @@ type Values struct {
 // New returns the numbers of a launch of kernel k of s; b has the sizes and
 // scalars.
 //
-// Errors: InvalidArgument for an integer that has no value.
+// Errors: InvalidArgument for an integer that has no value, and for sizes that break
+// what the schedule was promised.
 func New(s *schedule.Scheduled, k *kir.Kernel, b *core.Binding, in Inputs) (*Values, error) {
+	if err := s.CheckPromises(b); err != nil {
+		return nil, err
+	}
 	integers, err := k.Integers(func(_ int, a *kir.Argument) (int64, error) { return Integer(s, b, in, a.Host) })
 	return &Values{integers, s.Fusion(), b, in}, err
 }

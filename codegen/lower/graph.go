@@ -29,6 +29,7 @@ type relation struct {
 type signature struct {
 	kind        core.TransformKind
 	inner       bool
+	whole       bool
 	broadcast   bool
 	factor      scalar.ID
 	left, right scalar.ID
@@ -42,7 +43,7 @@ func newGraph(m *schedule.Mapping) *graph {
 	zero := f.Scalars().Int(0)
 	for _, id := range m.Transforms() {
 		t := f.Transform(id)
-		s := signature{kind: t.Kind, inner: t.Inner, broadcast: f.Axis(t.In[0]).Kind == core.Broadcast, factor: t.Factor, left: t.Left, right: t.Right,
+		s := signature{kind: t.Kind, inner: t.Inner, whole: t.Whole, broadcast: f.Axis(t.In[0]).Kind == core.Broadcast, factor: t.Factor, left: t.Left, right: t.Right,
 			in: g.classes(t.In), out: g.classes(t.Out)}
 		r, ok := known[s]
 		if !ok {

@@ -309,6 +309,9 @@ func (w *unsafeWalk) check(a core.AxisID) {
 }
 
 func (w *unsafeWalk) divides(t *core.Transform) bool {
+	if t.Whole && w.size(t.Factor) != w.extent(t.In[0]) {
+		return w.isBroadcast(t.In[0])
+	}
 	return w.isBroadcast(t.In[0]) || w.t.Divides(w.size(t.Factor), w.extent(t.In[0]))
 }
 

@@ -34,6 +34,8 @@ func outcome(err error) (string, error) {
 		return "refused: " + unsupported.Refusals[0].Rule, nil
 	case errors.As(err, &illegal):
 		return "illegal: " + illegal.Rule, nil
+	case err != nil && strings.Contains(err.Error(), "more than the capacity"):
+		return "illegal: promise", nil
 	case err != nil && strings.Contains(err.Error(), "over the limit"):
 		return "too many threads", nil
 	}
@@ -46,6 +48,11 @@ func TestRandomSchedules(t *testing.T) { testRandom(t, schedulefuzz.Serial) }
 
 // Random programs with random thread and block types and shared memory.
 func TestRandomParallelSchedules(t *testing.T) { testRandom(t, schedulefuzz.All) }
+
+// Random programs with whole splits and tensors that are computed again.
+func TestRandomHeldSchedules(t *testing.T) {
+	testRandom(t, schedulefuzz.All|schedulefuzz.Held)
+}
 
 // reduced returns a small program of which check finds an error, as it does of p.
 func reduced(p *schedulefuzz.Program, check func(*schedulefuzz.Program) (string, error)) *schedulefuzz.Program {

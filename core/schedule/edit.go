@@ -30,6 +30,29 @@ func (s *Scheduled) readers(v core.ValID) []core.ExprID {
 	return ids
 }
 
+// readersAmong returns the expressions that read v and define one of uses; all that
+// read v if uses is empty.
+func (s *Scheduled) readersAmong(call string, v core.ValID, uses []core.ValID) ([]core.ExprID, error) {
+	readers := s.readers(v)
+	if len(readers) == 0 {
+		return nil, core.InvalidArgumentf("%s(): nothing reads %s", call, s.name(v))
+	}
+	if len(uses) == 0 {
+		return readers, nil
+	}
+	readers = readers[:0]
+	for _, u := range uses {
+		d := s.f.Val(u).Def
+		if !slices.ContainsFunc(s.producers(u), func(e *edge) bool { return e.producer == v }) {
+			return nil, core.InvalidArgumentf("%s(): %s does not read %s", call, s.name(u), s.name(v))
+		}
+		if !slices.Contains(readers, d) {
+			readers = append(readers, d)
+		}
+	}
+	return readers, nil
+}
+
 // CacheAfter makes a copy of v in registers and lets what reads v read the copy:
 // all of it, or those of uses.
 func (s *Scheduled) CacheAfter(v core.ValID, uses []core.ValID) (core.ValID, error) {
@@ -37,21 +60,9 @@ func (s *Scheduled) CacheAfter(v core.ValID, uses []core.ValID) (core.ValID, err
 	if err := s.checkCopyable(call, v); err != nil {
 		return core.NoVal, err
 	}
-	readers := s.readers(v)
-	if len(readers) == 0 {
-		return core.NoVal, core.InvalidArgumentf("%s(): nothing reads %s", call, s.name(v))
-	}
-	if len(uses) > 0 {
-		readers = readers[:0]
-		for _, u := range uses {
-			d := s.f.Val(u).Def
-			if !slices.ContainsFunc(s.producers(u), func(e *edge) bool { return e.producer == v }) {
-				return core.NoVal, core.InvalidArgumentf("%s(): %s does not read %s", call, s.name(u), s.name(v))
-			}
-			if !slices.Contains(readers, d) {
-				readers = append(readers, d)
-			}
-		}
+	readers, err := s.readersAmong(call, v, uses)
+	if err != nil {
+		return core.NoVal, err
 	}
 	cache, err := s.f.CopyOf(v)
 	if err != nil {
@@ -69,6 +80,44 @@ func (s *Scheduled) redirect(readers []core.ExprID, from, to core.ValID) error {
 	}
 	s.edited()
 	return nil
+}
+
+// Recompute lets what reads v, all of it or those of uses, read a new tensor instead,
+// in registers, that is computed as v is, a random one with the same numbers. Loops of
+// its own over its own axes are where it is computed: what is cheap need not be kept
+// from one loop to another.
+//
+// Errors: InvalidArgument if v is an input, is inlined, is not read by all of uses, or is
+// the result of an operation that is not one on elements.
+func (s *Scheduled) Recompute(v core.ValID, uses []core.ValID) (core.ValID, error) {
+	const call = "recompute"
+	if err := s.checkCopyable(call, v); err != nil {
+		return core.NoVal, err
+	}
+	if s.isInput(v) {
+		return core.NoVal, core.InvalidArgumentf("%s(): %s is an input of the fusion and is not computed; use cache_after()", call, s.name(v))
+	}
+	id := s.f.Val(v).Def
+	switch e := s.f.Expr(id); e.Op.Class {
+	case core.Elementwise, core.View, core.Resize, core.Factory, core.Random, core.Gather:
+	default:
+		return core.NoVal, core.InvalidArgumentf("%s(): %s is the result of %s(), which is not computed element by element", call, s.name(v), e.Called.Name)
+	}
+	if s.f.Expr(id).Op == core.ScatterOp {
+		return core.NoVal, core.InvalidArgumentf("%s(): %s is the result of scatter(), which may write to the memory of its operand", call, s.name(v))
+	}
+	readers, err := s.readersAmong(call, v, uses)
+	if err != nil {
+		return core.NoVal, err
+	}
+	at := slices.Index(s.f.Expr(id).Out, v)
+	again, err := s.f.Repeat(id)
+	if err != nil {
+		return core.NoVal, err
+	}
+	s.edited()
+	s.tensors[again[at]].copyKind, s.tensors[again[at]].cacheHint = s.tensors[v].copyKind, s.tensors[v].cacheHint
+	return again[at], s.redirect(readers, v, again[at])
 }
 
 // CacheBefore lets a new tensor, in registers, be computed as v was, with v's

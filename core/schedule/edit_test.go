@@ -38,10 +38,12 @@ func TestEditsOfAnyFusion(t *testing.T) {
 			tensors := s.Tensors()
 			v := tensors[r.IntN(len(tensors))]
 			var err error
-			switch r.IntN(3) {
+			switch r.IntN(4) {
 			case 0:
 				_, err = s.CacheAfter(v, nil)
 			case 1:
+				_, err = s.Recompute(v, nil)
+			case 2:
 				_, err = s.CacheBefore(v)
 			default:
 				_, err = s.CacheFork(v)

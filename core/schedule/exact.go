@@ -240,7 +240,7 @@ func joinThroughOnes(f *core.Fusion, almost, exact *classes, t *core.Transform, 
 			byFactor, rest = rest, byFactor
 		}
 		switch {
-		case t.Factor == one:
+		case t.Factor == one && !t.Whole:
 			almost.join(t.In[0], rest)
 		case t.Factor == f.Axis(t.In[0]).Extent:
 			almost.join(t.In[0], byFactor)

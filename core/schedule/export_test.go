@@ -32,7 +32,10 @@ func Interpret(s *Scheduled, inputs, want []*core.Array) (result string, err err
 	} else if err != nil {
 		return "", err
 	}
-	return "right", execute(m, inputs, want)
+	if err := execute(m, inputs, want); err != errPromise {
+		return "right", err
+	}
+	return "refused: promise", nil
 }
 
 // History returns the transforms of v.

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -288,6 +289,9 @@ func (p *interpreter) write(v core.ValID, at []coordinate, value int64) {
 }
 
 // execute runs m's schedule and compares the outputs with want.
+// errPromise is of a program whose sizes break what its schedule was promised.
+var errPromise = errors.New("a promise of the schedule is broken")
+
 func execute(m *Mapping, inputs, want []*core.Array) error {
 	values := make([]core.InputValue, len(inputs))
 	for i, a := range inputs {
@@ -296,6 +300,9 @@ func execute(m *Mapping, inputs, want []*core.Array) error {
 	bind, err := m.f.Bind(values)
 	if err != nil {
 		return err
+	}
+	if m.s.CheckPromises(bind) != nil {
+		return errPromise
 	}
 	p := newInterpreter(m, bind)
 	for i, v := range m.f.Inputs() {

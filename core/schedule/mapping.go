@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
 )
 
 // A Mapping answers what axes of a Scheduled have in common. It is immutable and
@@ -67,6 +68,9 @@ func mapWith(s *Scheduled, partial bool) (*Mapping, error) {
 	if err = m.checkPromotions(); err != nil {
 		return nil, err
 	}
+	if err = m.checkCapacities(); err != nil {
+		return nil, err
+	}
 	m.parallel, err = s.loopTypes(m.loops)
 	return m, err
 }
@@ -102,6 +106,30 @@ func (m *Mapping) checkPromotions() error {
 			if q, ok := m.promotion[m.loops.find(a)]; !ok || q == core.NoAxis {
 				return m.s.refuse("promotion", v, "no axis covers the loop of %s together with those that share it; inline less", m.s.axisText(v, k))
 			}
+		}
+	}
+	return nil
+}
+
+// checkCapacities fails if an axis that is split whole exceeds the capacity whatever the
+// sizes, or if a loop would be one of more axes than the promise was made for.
+func (m *Mapping) checkCapacities() error {
+	type extent struct{ of, capacity scalar.ID }
+	promised := map[extent]bool{}
+	err := m.s.eachPromise(func(v core.ValID, of scalar.ID, most int64) error {
+		if n, isConst := m.f.Scalars().ConstInt(of); isConst && n > most {
+			return m.s.refuse("capacity", v, "an axis of %s has %d elements and is split whole, with a capacity of %d", m.s.name(v), n, most)
+		}
+		promised[extent{of, m.f.Scalars().Int(most)}] = true
+		return nil
+	})
+	if err != nil || !m.s.isPromised {
+		return err
+	}
+	for _, id := range m.transforms {
+		t := m.f.Transform(id)
+		if x := (extent{m.f.Axis(t.In[0]).Extent, t.Factor}); t.Whole && m.f.Axis(t.In[0]).Kind != core.Broadcast && !promised[x] {
+			return m.s.refuse("capacity", m.s.f.Outputs()[0].Val, "a loop would run over %s elements, which nobody promised to be no more than %s", m.s.scalarText(x.of), m.s.scalarText(x.capacity))
 		}
 	}
 	return nil

@@ -281,7 +281,7 @@ func replay(f *core.Fusion, t *core.Transform, in [2]core.AxisID) core.Transform
 	}
 	switch t.Kind {
 	case core.Split:
-		return splitAxis(f, in[0], t.Factor, t.Inner, kind)
+		return splitAxis(f, in[0], t, kind)
 	case core.Merge:
 		return mergeAxes(f, in[0], in[1], kind)
 	}

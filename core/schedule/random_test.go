@@ -43,13 +43,18 @@ func interpreted(p *schedulefuzz.Program) (string, error) {
 
 // Random programs, interpreted, equal core.Eval. SCHEDULE_PROGRAMS is how many
 // of each set, SCHEDULE_SEED the first.
-func TestRandomSchedules(t *testing.T) {
+func TestRandomSchedules(t *testing.T) { testRandom(t, schedulefuzz.Serial) }
+
+// The same with whole splits and tensors that are computed again.
+func TestRandomHeldSchedules(t *testing.T) { testRandom(t, schedulefuzz.Serial|schedulefuzz.Held) }
+
+func testRandom(t *testing.T, moves schedulefuzz.Moves) {
 	n, first := number("SCHEDULE_PROGRAMS", 300), number("SCHEDULE_SEED", 0)
 	for _, set := range schedulefuzz.Sets() {
 		t.Run(set.Name, func(t *testing.T) {
 			count := map[string]int{}
 			for seed := first; seed < first+n; seed++ {
-				p := schedulefuzz.New(schedulefuzz.Seeded(seed), set, schedulefuzz.Serial)
+				p := schedulefuzz.New(schedulefuzz.Seeded(seed), set, moves)
 				result, err := interpreted(p)
 				if err != nil {
 					t.Errorf("seed %d: %v\n%v", seed, err, p)

@@ -103,7 +103,7 @@ func (s *Scheduled) matchTransforms(r *relation, ofProducer, ofConsumer []core.T
 
 // sameKind reports whether t and u do the same to their inputs.
 func sameKind(t, u *core.Transform) bool {
-	return t.Kind == u.Kind && t.Factor == u.Factor && t.Inner == u.Inner && t.Left == u.Left && t.Right == u.Right
+	return t.Kind == u.Kind && t.Factor == u.Factor && t.Inner == u.Inner && t.Whole == u.Whole && t.Left == u.Left && t.Right == u.Right
 }
 
 func (r *relation) add(a core.AxisID) {

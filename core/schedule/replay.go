@@ -103,7 +103,7 @@ func (r *replayer) apply(t core.Transform, in [2]core.AxisID) error {
 	}
 	if id == core.NoTransform {
 		if t.Kind == core.Split {
-			id = s.splitAxis(in[0], t.Factor, t.Inner)
+			id = s.splitAxis(in[0], &t)
 		} else {
 			if err := s.checkMerge("merge", r.dst, in[0], in[1]); err != nil {
 				return s.refuse("replay", r.dst, "%v", err)
@@ -205,7 +205,7 @@ func (s *Scheduled) replaySibling(from, to core.ValID) ([]core.AxisID, error) {
 		case at >= 0:
 			u = history[at]
 		case t.Kind == core.Split:
-			u = s.splitAxis(in[0], t.Factor, t.Inner)
+			u = s.splitAxis(in[0], &t)
 		default:
 			u = s.mergeAxes(in[0], in[1])
 		}

@@ -109,6 +109,8 @@ type Scheduled struct {
 	graph    *graph     // nil after an edit
 	script   Script     // calls made by Call
 
+	isPromised bool // some axis was split whole
+
 	// verified is a mapping of s as it was, for the next call of Map; nil after an
 	// edit. What else may have changed since is compared: see takeMapping.
 	verified *Mapping

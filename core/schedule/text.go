@@ -91,6 +91,9 @@ func (s *Scheduled) transformText(id core.TransformID) string {
 		if t.Inner {
 			side = "inner"
 		}
+		if t.Whole {
+			side = "whole"
+		}
 		return fmt.Sprintf("%s = split %s by %s %s", out, in, side, s.scalarText(t.Factor))
 	case core.Merge:
 		return fmt.Sprintf("%s = merge %s", out, in)

@@ -73,8 +73,70 @@ func (s *Scheduled) Split(v core.ValID, axis int, factor int64, inner bool) erro
 	if factor < 1 {
 		return core.InvalidArgumentf("split(): factor is %d; it must be positive", factor)
 	}
-	t := s.splitAxis(a, s.f.Scalars().Int(factor), inner)
+	t := s.splitAxis(a, &core.Transform{Factor: s.f.Scalars().Int(factor), Inner: inner})
 	s.replace(v, at, 1, s.f.Transform(t).Results()...)
+	return nil
+}
+
+// SplitWhole replaces an axis of v by two, of extents 1 and capacity: who calls it
+// promises that the axis has no more than capacity elements whatever sizes the kernel
+// runs on. Loops over the row of a tensor so have constant extents, and one kernel
+// serves rows of many lengths. [Scheduled.CheckPromises] looks whether sizes keep it.
+//
+// Errors: those of [Scheduled.Split]; InvalidArgument if the extent is a constant
+// above capacity.
+func (s *Scheduled) SplitWhole(v core.ValID, axis int, capacity int64) error {
+	a, at, err := s.movable("split_whole", v, axis)
+	if err != nil {
+		return err
+	}
+	if capacity < 1 {
+		return core.InvalidArgumentf("split_whole(): capacity is %d; it must be positive", capacity)
+	}
+	if n, isConst := s.f.Scalars().ConstInt(s.extent(a)); isConst && n > capacity {
+		return core.InvalidArgumentf("split_whole(): %s has %d elements, more than the capacity %d", s.axisText(v, at), n, capacity)
+	}
+	s.isPromised = true
+	t := s.splitAxis(a, &core.Transform{Factor: s.f.Scalars().Int(capacity), Inner: true, Whole: true})
+	s.replace(v, at, 1, s.f.Transform(t).Results()...)
+	return nil
+}
+
+// CheckPromises fails if the sizes of b break what was promised by SplitWhole, of the
+// tensor that it was called on and of those that follow that one's loops.
+//
+// Errors: InvalidArgument with the extent and the capacity.
+func (s *Scheduled) CheckPromises(b *core.Binding) error {
+	return s.eachPromise(func(_ core.ValID, extent scalar.ID, most int64) error {
+		n, err := b.Int(extent)
+		if err == nil && n > most {
+			err = core.InvalidArgumentf("split_whole(): %s is %d, more than the capacity %d of the schedule", s.scalarText(extent), n, most)
+		}
+		return err
+	})
+}
+
+// eachPromise calls visit with each extent that was promised not to exceed a number, and
+// with a tensor that has it, until it fails.
+func (s *Scheduled) eachPromise(visit func(v core.ValID, extent scalar.ID, most int64) error) error {
+	if !s.isPromised {
+		return nil
+	}
+	seen := map[[2]scalar.ID]bool{}
+	for _, v := range s.Tensors() {
+		for _, id := range s.history(v) {
+			t := s.f.Transform(id)
+			extent := s.extent(t.In[0])
+			if !t.Whole || s.isBroadcast(t.In[0]) || seen[[2]scalar.ID{extent, t.Factor}] {
+				continue
+			}
+			seen[[2]scalar.ID{extent, t.Factor}] = true
+			most, _ := s.f.Scalars().ConstInt(t.Factor)
+			if err := visit(v, extent, most); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -110,26 +172,29 @@ func (s *Scheduled) checkMerge(call string, v core.ValID, a, b core.AxisID) erro
 	return nil
 }
 
-func (s *Scheduled) splitAxis(a core.AxisID, factor scalar.ID, inner bool) core.TransformID {
-	return splitAxis(s.f, a, factor, inner, s.kind(a))
+func (s *Scheduled) splitAxis(a core.AxisID, like *core.Transform) core.TransformID {
+	return splitAxis(s.f, a, like, s.kind(a))
 }
 
 func (s *Scheduled) mergeAxes(a, b core.AxisID) core.TransformID {
 	return mergeAxes(s.f, a, b, mergedKind(s.kind(a), s.kind(b)))
 }
 
-// splitAxis splits a; the parts of a broadcast are broadcasts of extent 1,
-// whatever the factor, so that one nobody resolves has no points without an
-// element.
-func splitAxis(f *core.Fusion, a core.AxisID, factor scalar.ID, inner bool, kind core.AxisKind) core.TransformID {
-	quotient, part := f.Scalars().CeilDiv(f.Axis(a).Extent, factor), factor
+// splitAxis splits a as the split `like` does another axis; the parts of a broadcast
+// are broadcasts of extent 1, whatever the factor, so that one nobody resolves has no
+// points without an element.
+func splitAxis(f *core.Fusion, a core.AxisID, like *core.Transform, kind core.AxisKind) core.TransformID {
+	quotient, part := f.Scalars().Int(1), like.Factor
+	if !like.Whole {
+		quotient = f.Scalars().CeilDiv(f.Axis(a).Extent, like.Factor)
+	}
 	if kind == core.Broadcast {
 		quotient, part = f.Scalars().Int(1), f.Scalars().Int(1)
 	}
-	if !inner {
+	if !like.Inner {
 		quotient, part = part, quotient
 	}
-	t := core.Transform{Kind: core.Split, In: [2]core.AxisID{a, core.NoAxis}, Factor: factor, Inner: inner, Left: scalar.None, Right: scalar.None}
+	t := core.Transform{Kind: core.Split, In: [2]core.AxisID{a, core.NoAxis}, Factor: like.Factor, Inner: like.Inner, Whole: like.Whole, Left: scalar.None, Right: scalar.None}
 	return f.AddTransform(t, axis(quotient, kind), axis(part, kind))
 }
 

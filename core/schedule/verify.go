@@ -23,6 +23,7 @@ import (
 //     of a vector, group or bulk axis is constant; a vector axis is the last one,
 //     and its elements have 1 to 16 bytes together, a power of two;
 //   - inputs and outputs are in global memory;
+//   - an axis that is split whole has no constant extent above the capacity;
 //   - an allocation domain is made from the logical axes and has a promise an
 //     axis, none for broadcasts and reductions; columns of a swizzle are powers
 //     of two, in shared memory;

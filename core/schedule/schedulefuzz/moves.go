@@ -27,6 +27,7 @@ const maxPoints = 500 // of a tensor's loops, where it has not more elements
 func (m *mover) schedule() {
 	m.acrossBlocks = m.chance(0.3)
 	m.do(Caches, m.cache)
+	m.do(Held, m.recompute)
 	m.do(RFactors, m.rfactor)
 	if !m.acrossBlocks {
 		m.do(Global, func() { m.place(schedule.Global, 0.1) })
@@ -97,6 +98,15 @@ func (m *mover) cache() {
 	}
 }
 
+// recompute has a few tensors computed again for some of those that read them.
+func (m *mover) recompute() {
+	for _, v := range m.computed() {
+		if m.chance(0.2) {
+			_, _ = m.call("recompute", v, m.someReaders(v))
+		}
+	}
+}
+
 // load makes a copy of an input, which may be one that goes on while threads do
 // other things.
 func (m *mover) load(v core.ValID) {
@@ -140,6 +150,10 @@ func (m *mover) rfactor() {
 			continue
 		}
 		k := reduced[m.IntN(len(reduced))]
+		if m.moves&Held != 0 && m.chance(0.5) {
+			_, _ = m.call("split_whole", v, k, int(m.extent(m.Loop(v)[k]))+m.IntN(3)+1)
+			k++
+		}
 		if m.Split(v, k, int64(2+m.IntN(3)), m.chance(0.7)) != nil {
 			continue
 		}
@@ -260,6 +274,10 @@ func (m *mover) split(v core.ValID, k int, factor int64, inner bool) {
 		elements *= m.extent(a)
 	}
 	e := m.extent(m.Loop(v)[k])
+	if capacity := e + int64(factor)%3; m.moves&Held != 0 && m.Fusion().Axis(m.Loop(v)[k]).Kind != core.Broadcast && m.chance(0.3) && points/max(e, 1)*max(capacity, 1) <= max(maxPoints, 2*elements) {
+		_, _ = m.call("split_whole", v, k, int(max(capacity, 1)))
+		return
+	}
 	if points/max(e, 1)*((e+factor-1)/factor*factor) <= max(maxPoints, 2*elements) {
 		_ = m.Split(v, k, factor, inner)
 	}

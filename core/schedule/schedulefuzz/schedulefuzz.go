@@ -49,7 +49,11 @@ const (
 	Buffers                       // circular buffers
 )
 
-// All are all moves.
+// Held are what schedules with held rows have beside: whole splits, and what is
+// computed again.
+const Held = Buffers << 1
+
+// All are all moves but those.
 const All = Buffers<<1 - 1
 
 // Serial are those of a schedule that one thread runs.

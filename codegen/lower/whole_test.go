@@ -1,0 +1,62 @@
+package lower
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/codegen/sim"
+	"nvfuser_go/codegen/trial"
+	"nvfuser_go/core"
+	"nvfuser_go/core/fusionfuzz"
+	"nvfuser_go/core/schedule"
+)
+
+// One kernel serves all rows that fit: the row is in registers of a block's threads,
+// which have constant loops, and what is beyond its end is no element. Longer rows are an
+// error of the launch.
+func TestRowsOfManyLengths(t *testing.T) {
+	s, f := heldRows(t, "-1")
+	k, err := lowered(s, Options{})
+	must(t, err)
+	for _, columns := range []int64{0, 1, 7, 8, 9, 95, 96, 97} {
+		r := trial.Trial{Scheduled: s, Kernel: k, Inputs: fusionfuzz.Inputs(f, uint64(columns), []int64{3, columns})}
+		got, report, err := r.Simulate(sim.Options{})
+		if columns == 97 {
+			require.EqualError(t, err, "split_whole(): tv0.1 is 97, more than the capacity 96 of the schedule")
+			continue
+		}
+		must(t, err, report.Err())
+		want, err := trial.Want(f, r.Inputs, r.Random)
+		must(t, err)
+		require.Empty(t, fusionfuzz.Difference(want[0], got[0], 1e-6), "%d columns", columns)
+	}
+	for _, columns := range []int64{0, 96} { // of which the capacity is a multiple
+		s, f := heldRows(t, strconv.FormatInt(columns, 10))
+		_, err := checkWith(s, f, fusionfuzz.Inputs(f, 1, []int64{3, columns}), Options{})
+		must(t, err)
+	}
+}
+
+// heldRows returns a schedule of x / sum(x) for rows of x of up to 96 columns, and its fusion.
+func heldRows(t *testing.T, columns string) (*schedule.Scheduled, *core.Fusion) {
+	s := parsed(t, strings.ReplaceAll(`%0 = tensor f32 [-1, COLUMNS] contiguity=[yes, yes]
+%1 = exp %0
+%2 = sum %1 dims=[1] keepdim=false dtype=f32
+%3 = broadcast %2 is_broadcast_dim=[false, true]
+%4 = truediv %1, %3
+output %4
+`, "COLUMNS", columns))
+	f := s.Fusion().Clone()
+	out := tv(s, 4)
+	_, err := s.CacheAfter(tv(s, 0), nil)
+	must(t, err, s.SplitWhole(out, 1, 96), s.Split(out, 2, 8, true))
+	refusals, err := s.TransformLike(out, nil)
+	must(t, err)
+	require.Empty(t, refusals)
+	partial, err := s.RFactor(tv(s, 2), []int{1, 2})
+	must(t, err, s.Parallelize(partial[0], 0, schedule.BIDx), s.Parallelize(partial[0], 3, schedule.TIDx), s.ParallelizeLike(partial[0], -1, nil, nil), s.InlineMost(nil, nil), s.Verify())
+	return s, f
+}
