@@ -2,7 +2,6 @@ package executor
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 
 	"nvfuser_go/core"
@@ -176,9 +175,10 @@ func (a *assembly) renumber(places []memory, lives []life) {
 		for k := range c.Arguments {
 			c.Arguments[k].Slot = renumbered(c.Arguments[k].Slot)
 		}
-		for k := range c.from {
-			if c.task.inputs[k].Tensor {
-				c.from[k] = int(renumbered(Slot(c.from[k])))
+		m := &a.made.calls[i]
+		for k := range m.from {
+			if m.task.inputs[k].Tensor {
+				m.from[k].at = int(renumbered(Slot(m.from[k].at)))
 			}
 		}
 		for k := range c.Results {
@@ -263,11 +263,11 @@ func (a *assembly) addCall(x *piece) error {
 		return err
 	}
 	x.task = t
-	spec, operands, err := callOf(x.Fusion, func(s scalar.ID) (scalar.Value, bool) { return a.known(x, s) })
+	form, operands, err := callOf(x.Fusion, func(s scalar.ID) (scalar.Value, bool) { return a.known(x, s) })
 	if err != nil {
 		return err
 	}
-	call := TorchCall{Name: spec.Called, Fusion: x.Fusion, task: t, refusals: x.Refusals}
+	call, from := TorchCall{form: form}, madeCall{f: x.Fusion, task: t}
 	n := a.p.Counts()
 	slot := func(m memory) Slot {
 		a.use(m.kind, m.index)
@@ -280,11 +280,12 @@ func (a *assembly) addCall(x *piece) error {
 		return Slot(n.Inputs + n.Outputs + m.index)
 	}
 	for i, in := range x.Inputs {
-		from, _ := a.source(x, i)
-		if in.Val != core.NoVal {
-			from = int(slot(a.at[in.Val].memory))
+		var of callSource
+		if of.at, _ = a.source(x, i); in.Val != core.NoVal {
+			m := a.at[in.Val].memory
+			of = callSource{int(slot(m)), m.add}
 		}
-		call.from = append(call.from, from)
+		from.from = append(from.from, of)
 	}
 	for _, o := range operands {
 		if o.tensor == core.NoVal {
@@ -314,15 +315,11 @@ func (a *assembly) addCall(x *piece) error {
 			}
 		}
 		call.Results = append(call.Results, r)
-		spec.Results = append(spec.Results, ResultSpec{r.DType.Torch(), r.Sizes, r.Strides, r.Slot >= 0})
 	}
-	spec.Arguments = len(call.Arguments)
-	text, err := json.Marshal(spec)
-	if err != nil {
+	if err := call.name(); err != nil {
 		return &Bug{What: err}
 	}
-	call.Spec = string(text)
-	a.p.Device.Calls = append(a.p.Device.Calls, call)
+	a.p.Device.Calls, a.made.calls = append(a.p.Device.Calls, call), append(a.made.calls, from)
 	a.steps = append(a.steps, step{isCall: true})
 	return nil
 }

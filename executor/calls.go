@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,50 +18,101 @@ type callOperand struct {
 	dtype  dtype.Type // of the number: Bool, Int, UInt64, Double or ComplexDouble
 }
 
-// callOf returns the call that the one expression of f is, without Results, and its
-// arguments in order. known returns the value of a scalar that is the same in all
-// calls.
+// A callForm is what a call computes: the operation with what each of its parameters is.
+type callForm struct {
+	row, called *core.OpInfo  // what torch computes, and what the user called
+	where       core.Location // the user's line
+	values      []callValue   // by parameter of row
+}
+
+// A callValue is what a parameter is: nothing, a type, an element or a list of elements.
+type callValue struct {
+	isList   bool
+	dtype    dtype.Type // a type, where there is no element; else of the tensor that the element becomes; Null: none
+	elements []callElement
+}
+
+// A callElement is an argument of the call, or a value that is the same in all calls.
+type callElement struct {
+	argument int // -1: value
+	value    scalar.Value
+}
+
+// callOf returns the call that the one expression of f is, and its arguments in order.
+// known returns the value of a scalar that is the same in all calls.
 //
 // Errors: Unsupported if torch does not compute it.
-func callOf(f *core.Fusion, known func(s scalar.ID) (scalar.Value, bool)) (CallSpec, []callOperand, error) {
+func callOf(f *core.Fusion, known func(s scalar.ID) (scalar.Value, bool)) (callForm, []callOperand, error) {
 	return callOfExpr(f, f.Expr(f.Order()[0]), known)
 }
 
-func callOfExpr(f *core.Fusion, e *core.Expr, known func(s scalar.ID) (scalar.Value, bool)) (CallSpec, []callOperand, error) {
+func callOfExpr(f *core.Fusion, e *core.Expr, known func(s scalar.ID) (scalar.Value, bool)) (callForm, []callOperand, error) {
 	c := caller{f: f, known: known}
-	spec := CallSpec{Called: e.Called.Name, Where: e.Where.String(), Expression: e.Op.TorchCall}
-	if spec.Expression == "" {
-		spec.Expression = e.Op.Torch
+	form := callForm{row: e.Op, called: e.Called, where: e.Where}
+	if !torchComputes(e.Op) {
+		return form, nil, c.refuse(e, "torch has no counterpart of "+e.Op.Name+"()")
 	}
-	if spec.Expression == "" || e.Op.Class == core.Random {
-		return spec, nil, c.refuse(e, "torch has no counterpart of "+e.Op.Name+"()")
-	}
-	spec.Parameters = [][2]string{}
 	common := c.operandType(e)
 	for i, p := range e.Op.Params() {
-		text := c.argument(&e.Args[i])
+		v := c.value(&e.Args[i])
 		if p.Kind == core.Operand && e.Args[i].Kind == core.ScalarArg {
-			t := f.Scalars().Type(e.Args[i].Scalar)
-			if i >= e.Op.Promote.Skip && common != dtype.Null {
-				t = common
+			if v.dtype = f.Scalars().Type(e.Args[i].Scalar); i >= e.Op.Promote.Skip && common != dtype.Null {
+				v.dtype = common
 			}
-			text = fmt.Sprintf("rows.number(%s, torch.%s, device)", text, t.Torch())
 		}
-		spec.Parameters = append(spec.Parameters, [2]string{p.Name, text})
+		form.values = append(form.values, v)
 	}
 	for _, v := range slices.Concat(f.TensorArgs(e), e.Out) {
 		switch t := f.Val(v).DType; {
 		case t.Torch() == "":
-			return spec, nil, c.refuse(e, fmt.Sprintf("torch has no dtype for %v", t))
+			return form, nil, c.refuse(e, fmt.Sprintf("torch has no dtype for %v", t))
 		case t == dtype.UInt64 && e.Op.Class == core.Elementwise && e.Op != core.CastOp && e.Op != core.SetOp:
-			return spec, nil, c.refuse(e, "torch does not compute on UInt64")
+			return form, nil, c.refuse(e, "torch does not compute on UInt64")
 		}
 	}
-	spec.Arguments = len(c.operands)
-	return spec, c.operands, nil
+	return form, c.operands, nil
 }
 
-// A caller turns arguments of an expression into text of Python.
+// torchComputes reports whether there is an expression of torch for a row.
+func torchComputes(row *core.OpInfo) bool {
+	return (row.TorchCall != "" || row.Torch != "") && row.Class != core.Random
+}
+
+// spec returns what a call is with a number of arguments, without results.
+func (c *callForm) spec(arguments int) CallSpec {
+	spec := CallSpec{Called: c.called.Name, Where: c.where.String(), Expression: cmp.Or(c.row.TorchCall, c.row.Torch), Arguments: arguments, Parameters: [][2]string{}}
+	for i, p := range c.row.Params() {
+		spec.Parameters = append(spec.Parameters, [2]string{p.Name, c.values[i].String()})
+	}
+	return spec
+}
+
+// String returns the value as Python.
+func (v callValue) String() string {
+	switch {
+	case v.isList:
+		return "[" + joined(v.elements) + "]"
+	case len(v.elements) == 0 && v.dtype != dtype.Null:
+		return "torch." + v.dtype.Torch()
+	case len(v.elements) == 0:
+		return "None"
+	case v.dtype != dtype.Null:
+		return fmt.Sprintf("rows.number(%s, torch.%s, device)", joined(v.elements), v.dtype.Torch())
+	}
+	return joined(v.elements)
+}
+
+func joined(elements []callElement) string {
+	texts := make([]string, len(elements))
+	for i, e := range elements {
+		if texts[i] = fmt.Sprintf("_%d", e.argument); e.argument < 0 {
+			texts[i] = core.PythonLiteral(e.value)
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// A caller turns arguments of an expression into values of a call.
 type caller struct {
 	f        *core.Fusion
 	known    func(s scalar.ID) (scalar.Value, bool)
@@ -82,46 +134,59 @@ func (c *caller) operandType(e *core.Expr) dtype.Type {
 	return dtype.Null
 }
 
-func (c *caller) argument(a *core.Arg) string {
+func (c *caller) value(a *core.Arg) (v callValue) {
 	switch a.Kind {
 	case core.TensorArg:
-		return c.operand(callOperand{tensor: a.Tensor})
+		v.elements = []callElement{c.operand(callOperand{tensor: a.Tensor})}
 	case core.ScalarArg:
-		return c.number(a.Scalar)
+		v.elements = []callElement{c.number(a.Scalar)}
 	case core.IntArg:
-		return fmt.Sprint(a.Int)
+		v.elements = constants(dtype.Int, a.Int)
 	case core.BoolArg:
-		return boolText(a.Int)
+		v.elements = constants(dtype.Bool, a.Int)
 	case core.DTypeArg:
 		if t := a.DType(); t.Torch() != "" {
-			return "torch." + t.Torch()
+			v.dtype = t
 		}
 	case core.TensorsArg:
-		return pythonList(a.Tensors, func(v core.ValID) string { return c.operand(callOperand{tensor: v}) })
+		v.isList = true
+		for _, x := range a.Tensors {
+			v.elements = append(v.elements, c.operand(callOperand{tensor: x}))
+		}
 	case core.ScalarsArg:
-		return pythonList(a.Scalars, c.number)
+		v.isList = true
+		for _, x := range a.Scalars {
+			v.elements = append(v.elements, c.number(x))
+		}
 	case core.IntsArg:
-		return pythonList(a.Ints, func(n int64) string { return fmt.Sprint(n) })
+		v.isList, v.elements = true, constants(dtype.Int, a.Ints...)
 	case core.BoolsArg:
-		return pythonList(a.Ints, boolText)
+		v.isList, v.elements = true, constants(dtype.Bool, a.Ints...)
 	}
-	return "None"
+	return v
 }
 
-// operand adds an argument of the call, and returns its name.
-func (c *caller) operand(o callOperand) string {
+func constants(t dtype.Type, values ...int64) (elements []callElement) {
+	for _, n := range values {
+		elements = append(elements, callElement{-1, scalar.Value{Type: t, I: n}})
+	}
+	return elements
+}
+
+// operand adds an argument of the call.
+func (c *caller) operand(o callOperand) callElement {
 	i := slices.Index(c.operands, o)
 	if i < 0 {
 		i = len(c.operands)
 		c.operands = append(c.operands, o)
 	}
-	return fmt.Sprintf("_%d", i)
+	return callElement{argument: i}
 }
 
-// number returns the value of a number, or the name of the argument that it is.
-func (c *caller) number(s scalar.ID) string {
+// number returns a value, or the argument that brings it.
+func (c *caller) number(s scalar.ID) callElement {
 	if v, ok := c.known(s); ok {
-		return core.PythonLiteral(v)
+		return callElement{-1, v}
 	}
 	return c.operand(callOperand{tensor: core.NoVal, number: s, dtype: widest(c.f.Scalars().Type(s))})
 }
@@ -139,19 +204,4 @@ func widest(t dtype.Type) dtype.Type {
 		return dtype.ComplexDouble
 	}
 	return dtype.Double
-}
-
-func pythonList[T any](xs []T, show func(T) string) string {
-	texts := make([]string, len(xs))
-	for i, x := range xs {
-		texts[i] = show(x)
-	}
-	return "[" + strings.Join(texts, ", ") + "]"
-}
-
-func boolText(n int64) string {
-	if n != 0 {
-		return "True"
-	}
-	return "False"
 }

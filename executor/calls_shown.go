@@ -53,11 +53,11 @@ func showCall(f *core.Fusion, b *core.Binding, e *core.Expr) (ShownCall, error) 
 		v, err := b.Value(s)
 		return v, err == nil && !ofInput
 	}
-	spec, operands, err := callOfExpr(f, e, known)
-	shown := ShownCall{CallSpec: spec, Operands: []ShownOperand{}}
+	form, operands, err := callOfExpr(f, e, known)
 	if err != nil {
-		return shown, err
+		return ShownCall{}, err
 	}
+	shown := ShownCall{CallSpec: form.spec(len(operands)), Operands: []ShownOperand{}}
 	for _, o := range operands {
 		if o.tensor != core.NoVal {
 			shown.Operands = append(shown.Operands, ShownOperand{Tensor: f.Name(o.tensor)})

@@ -165,7 +165,7 @@ func contents(driver *fake.Driver, plan *executor.Plan, inputs []executor.Input)
 	}
 	s := fmt.Sprint(d, plan.Outputs, plan.NeedsRandom, d.Draws, d.Workspaces, plan.Counts(), d.Phases)
 	for _, c := range d.Calls {
-		s += fmt.Sprint("\n", c.Name, c.Spec, c.Arguments, c.Results, c.Fusion)
+		s += fmt.Sprint("\n", c.Name, c.Spec, c.Arguments, c.Results)
 	}
 	loads := driver.Loads()
 	for _, l := range d.Launches {

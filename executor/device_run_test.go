@@ -107,7 +107,7 @@ func (s *stage) run(plan *executor.Plan, inputs []executor.Input, outputs []unsa
 			launch++
 		}
 		if call := d.Phases[i].Call; call >= 0 {
-			if err := s.call(&d.Calls[call], &values, inputs); err != nil {
+			if err := s.call(call, &values, inputs); err != nil {
 				return err
 			}
 		}
@@ -117,7 +117,7 @@ func (s *stage) run(plan *executor.Plan, inputs []executor.Input, outputs []unsa
 }
 
 // call does what torch would.
-func (s *stage) call(c *executor.TorchCall, values *cudadrv.CallValues, inputs []executor.Input) error {
+func (s *stage) call(i int, values *cudadrv.CallValues, inputs []executor.Input) error {
 	var addresses []unsafe.Pointer
 	for _, list := range [][]uintptr{values.Inputs, values.Outputs, values.Workspaces} {
 		for _, address := range list {
@@ -127,10 +127,10 @@ func (s *stage) call(c *executor.TorchCall, values *cudadrv.CallValues, inputs [
 	for i := range inputs { // 0-dim ones of the host have no address on the device
 		addresses[i] = inputs[i].Data
 	}
-	if err := s.plan.EvaluateCall(c, addresses, inputs); err != nil {
+	if err := s.plan.EvaluateCall(i, addresses, inputs); err != nil {
 		return err
 	}
-	for _, r := range c.Results {
+	for _, r := range s.plan.Device.Calls[i].Results {
 		for i := range s.regions {
 			if r.Slot >= 0 && unsafe.Pointer(&s.regions[i].bytes[0]) == addresses[r.Slot] {
 				s.regions[i].undefined = false

@@ -17,9 +17,9 @@ func (d *DeviceProgram) Kernel(launch int) *kir.Kernel {
 	return m.launched[launch].kernel
 }
 
-// EvaluateCall does what a call of torch does.
-func (p *Plan) EvaluateCall(c *TorchCall, addresses []unsafe.Pointer, inputs []Input) error {
-	return p.evaluateCall(c, addresses, &Call{Inputs: inputs})
+// EvaluateCall does what call i of torch does.
+func (p *Plan) EvaluateCall(i int, addresses []unsafe.Pointer, inputs []Input) error {
+	return p.evaluateCall(i, addresses, &Call{Inputs: inputs})
 }
 
 // Words shows how words are computed.
@@ -57,3 +57,13 @@ func (c *Cache) Kernels() int {
 	defer c.kernels.lock.Unlock()
 	return c.kernels.kernels.recent.Len()
 }
+
+// Known returns of how many fusions of kernels something is known.
+func (c *Cache) Known() int {
+	c.kernels.lock.Lock()
+	defer c.kernels.lock.Unlock()
+	return c.kernels.known.recent.Len()
+}
+
+// Feasible returns why d cannot be the program of p.
+func (p *Plan) Feasible(d *DeviceProgram) error { return newLiving(p, d).check() }

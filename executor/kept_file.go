@@ -7,14 +7,16 @@ import (
 
 	flatbuffers "github.com/google/flatbuffers/go"
 
+	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/cudadrv"
 	"nvfuser_go/executor/planfile"
 )
 
-// encode returns the program as data, without what is loaded on a device.
-func (d *DeviceProgram) encode() []byte {
+// encode returns the program as data, without what is loaded on a device. of is the
+// definition.
+func (d *DeviceProgram) encode(of *core.Fusion) []byte {
 	b := flatbuffers.NewBuilder(1024)
 	launches := offsets(b, planfile.PlanStartLaunchesVector, d.Launches, func(i int) flatbuffers.UOffsetT {
 		return encodeLaunch(b, &d.Launches[i], &d.functions[i])
@@ -22,8 +24,18 @@ func (d *DeviceProgram) encode() []byte {
 	programs := offsets(b, planfile.PlanStartProgramsVector, d.words.programs, func(i int) flatbuffers.UOffsetT {
 		return encodeProgram(b, &d.words.programs[i])
 	})
-	workspaces := elements(b, planfile.PlanStartWorkspacesVector, d.Workspaces, func(w Workspace) {
-		planfile.CreateWorkspace(b, w.Bytes, w.Zeroed)
+	workspaces := offsets(b, planfile.PlanStartWorkspacesVector, d.Workspaces, func(i int) flatbuffers.UOffsetT {
+		return encodeWorkspace(b, &d.Workspaces[i])
+	})
+	phases := offsets(b, planfile.PlanStartPhasesVector, d.Phases, func(i int) flatbuffers.UOffsetT {
+		return encodePhase(b, &d.Phases[i])
+	})
+	var places map[core.Location]int
+	if len(d.Calls) > 0 {
+		places = placesOf(of)
+	}
+	calls := offsets(b, planfile.PlanStartCallsVector, d.Calls, func(i int) flatbuffers.UOffsetT {
+		return encodeCall(b, &d.Calls[i], places)
 	})
 	words := elements(b, planfile.PlanStartWordsVector, d.words.list, func(w hostWord) {
 		planfile.CreateWord(b, int32(w.input), byte(w.to), byte(w.at))
@@ -33,6 +45,8 @@ func (d *DeviceProgram) encode() []byte {
 	planfile.PlanAddWorkspaces(b, workspaces)
 	planfile.PlanAddWords(b, words)
 	planfile.PlanAddPrograms(b, programs)
+	planfile.PlanAddPhases(b, phases)
+	planfile.PlanAddCalls(b, calls)
 	planfile.FinishPlanBuffer(b, planfile.PlanEnd(b))
 	return b.FinishedBytes()
 }
@@ -98,7 +112,7 @@ func elements[T any](b *flatbuffers.Builder, start startVector, list []T, write 
 }
 
 // numbers writes a vector of 32-bit integers.
-func numbers[T int | int32](b *flatbuffers.Builder, start startVector, list []T) flatbuffers.UOffsetT {
+func numbers[T ~int | int32](b *flatbuffers.Builder, start startVector, list []T) flatbuffers.UOffsetT {
 	return elements(b, start, list, func(n T) { b.PrependInt32(int32(n)) })
 }
 
@@ -119,10 +133,10 @@ type keptText struct {
 
 // decode returns the program for a device that encode wrote, and what its
 // functions, which but for the name are missing, are compiled from. What is in it
-// may be anything, but programs of words can be run.
+// may be anything, but programs of words can be run, and calls have a text.
 //
 // Errors: one that says what is wrong with the bytes.
-func decode(file []byte, device int) (d *DeviceProgram, texts []keptText, err error) {
+func decode(file []byte, of *core.Fusion, device int) (d *DeviceProgram, texts []keptText, err error) {
 	defer func() {
 		if v := recover(); v != nil { // an offset leads out of the file
 			err = fmt.Errorf("no plan: %v", v)
@@ -131,82 +145,99 @@ func decode(file []byte, device int) (d *DeviceProgram, texts []keptText, err er
 	if len(file) < 8 || !planfile.PlanBufferHasIdentifier(file) {
 		return nil, nil, errors.New("no plan: it has another name")
 	}
+	r := &reader{of, len(file)}
 	p := planfile.GetRootAsPlan(file, 0)
 	d = &DeviceProgram{Device: device}
-	for i := range p.LaunchesLength() {
+	for i := range r.count(p.LaunchesLength()) {
 		var x planfile.Launch
 		p.Launches(&x, i)
-		l, text := decodeLaunch(&x)
+		l, text := r.launch(&x)
 		d.Launches, texts = append(d.Launches, l), append(texts, text)
 	}
-	for i := range p.WorkspacesLength() {
-		var w planfile.Workspace
-		p.Workspaces(&w, i)
-		d.Workspaces = append(d.Workspaces, Workspace{Bytes: w.Bytes(), Zeroed: w.Zeroed()})
-	}
-	for i := range p.WordsLength() {
-		var w planfile.Word
-		p.Words(&w, i)
-		d.words.list = append(d.words.list, hostWord{int(w.Input()), dtype.Type(w.Dtype()), int(w.At())})
-	}
-	for i := range p.ProgramsLength() {
-		var x planfile.Program
-		p.Programs(&x, i)
-		program, err := decodeWords(&x)
-		if err != nil {
-			return nil, nil, err
-		}
-		d.words.programs = append(d.words.programs, program)
-	}
+	d.Workspaces = tables(r, p.Workspaces, p.WorkspacesLength(), r.workspace)
+	d.Phases = tables(r, p.Phases, p.PhasesLength(), r.phase)
+	d.Calls = tables(r, p.Calls, p.CallsLength(), r.call)
+	d.words.list = tables(r, p.Words, p.WordsLength(), func(w *planfile.Word) hostWord {
+		return hostWord{int(w.Input()), dtype.Type(w.Dtype()), int(w.At())}
+	})
+	d.words.programs = tables(r, p.Programs, p.ProgramsLength(), r.words)
 	return d, texts, nil
 }
 
-func decodeLaunch(x *planfile.Launch) (cudadrv.LaunchBlock, keptText) {
-	size := func(s *planfile.Size) [3]uint32 { return [3]uint32{s.X(), s.Y(), s.Z()} }
-	l := cudadrv.LaunchBlock{Function: cudadrv.Function{Name: string(x.Name())}, Grid: size(x.Grid(nil)), Block: size(x.Block(nil)), Cluster: size(x.Cluster(nil)),
-		Shared: x.Shared(), Cooperative: x.Cooperative(), Arguments: x.ArgumentsBytes()}
-	for i := range x.PatchesLength() {
-		var p planfile.Patch
-		x.Patches(&p, i)
-		l.Patches = append(l.Patches, cudadrv.Patch{Offset: int(p.Offset()), Size: int(p.Size()), Value: cudadrv.ValueKind(min(p.Value(), 255)), Index: int(p.Index()), Add: p.Add()})
+// A reader reads the elements of a file. It panics where they are none of what encode writes.
+type reader struct {
+	of   *core.Fusion // the definition
+	left int          // bytes of the file that can hold what is still to come
+}
+
+// count returns n, the number of elements of a vector: each takes 4 bytes at least, and
+// none is in two vectors. So the time and memory that a file takes are bound by its size.
+func (r *reader) count(n int) int {
+	r.take(4 * n)
+	return n
+}
+
+func (r *reader) text(b []byte) string {
+	r.take(len(b))
+	return string(b)
+}
+
+func (r *reader) take(bytes int) {
+	if r.left -= bytes; r.left < 0 {
+		panic("the file is too small for its elements")
 	}
+}
+
+// tables reads n tables or structures.
+func tables[X, T any](r *reader, at func(x *X, i int) bool, n int, read func(x *X) T) (list []T) {
+	for i := range r.count(n) {
+		var x X
+		at(&x, i)
+		list = append(list, read(&x))
+	}
+	return list
+}
+
+// readNumbers reads n 32-bit integers.
+func readNumbers[T ~int | ~int32](r *reader, at func(int) int32, n int) (list []T) {
+	for i := range r.count(n) {
+		list = append(list, T(at(i)))
+	}
+	return list
+}
+
+func (r *reader) launch(x *planfile.Launch) (cudadrv.LaunchBlock, keptText) {
+	size := func(s *planfile.Size) [3]uint32 { return [3]uint32{s.X(), s.Y(), s.Z()} }
+	l := cudadrv.LaunchBlock{Function: cudadrv.Function{Name: r.text(x.Name())}, Grid: size(x.Grid(nil)), Block: size(x.Block(nil)), Cluster: size(x.Cluster(nil)),
+		Shared: x.Shared(), Cooperative: x.Cooperative(), Arguments: x.ArgumentsBytes()}
+	l.Patches = tables(r, x.Patches, x.PatchesLength(), func(p *planfile.Patch) cudadrv.Patch {
+		return cudadrv.Patch{Offset: int(p.Offset()), Size: int(p.Size()), Value: cudadrv.ValueKind(min(p.Value(), 255)), Index: int(p.Index()), Add: p.Add()}
+	})
 	return l, keptText{[sha256.Size]byte(x.TextBytes()), int(x.Registers())}
 }
 
-func decodeWords(x *planfile.Program) (hostProgram, error) {
+func (r *reader) words(x *planfile.Program) hostProgram {
 	var d scalar.ProgramData
-	var symbols []symbolSource
-	for i := range x.SymbolsLength() {
-		var s planfile.Symbol
-		x.Symbols(&s, i)
+	symbols := tables(r, x.Symbols, x.SymbolsLength(), func(s *planfile.Symbol) symbolSource {
 		d.Symbols = append(d.Symbols, scalar.ProgramSymbol{Type: dtype.Type(s.Declared()), Facts: scalar.Facts{Lo: s.Lo(), Hi: s.Hi(), Divisor: s.Divisor()}})
-		symbols = append(symbols, symbolSource{int(s.Input()), dtype.Type(s.Given()), decodeNumber(s.Value(nil))})
-	}
-	for i := range x.CodeLength() {
-		var c planfile.Instruction
-		x.Code(&c, i)
-		d.Code = append(d.Code, scalar.Instruction{Op: scalar.Op(c.Op()), From: dtype.Type(c.Source()), Value: decodeNumber(c.Value(nil)),
-			Operands: decodeNumbers[int32](c.Operands, c.OperandsLength())})
-	}
-	d.Results = decodeNumbers[int32](x.Results, x.ResultsLength())
-	words := decodeNumbers[int](x.Words, x.WordsLength())
+		return symbolSource{int(s.Input()), dtype.Type(s.Given()), number(s.Value(nil))}
+	})
+	d.Code = tables(r, x.Code, x.CodeLength(), func(c *planfile.Instruction) scalar.Instruction {
+		return scalar.Instruction{Op: scalar.Op(c.Op()), From: dtype.Type(c.Source()), Value: number(c.Value(nil)),
+			Operands: readNumbers[int32](r, c.Operands, c.OperandsLength())}
+	})
+	d.Results = readNumbers[int32](r, x.Results, x.ResultsLength())
+	words := readNumbers[int](r, x.Words, x.WordsLength())
 	program, err := scalar.NewProgram(d)
 	if err == nil && len(words) != len(d.Results) {
 		err = fmt.Errorf("%d results for %d words", len(d.Results), len(words))
 	}
 	if err != nil {
-		return hostProgram{}, err
+		panic(err)
 	}
-	return newHostProgram(words, program, symbols), nil
+	return newHostProgram(words, program, symbols)
 }
 
-func decodeNumber(n *planfile.Number) scalar.Value {
+func number(n *planfile.Number) scalar.Value {
 	return scalar.Value{Type: dtype.Type(n.Dtype()), I: n.I(), Re: n.Re(), Im: n.Im()}
-}
-
-func decodeNumbers[T int | int32](at func(int) int32, n int) (list []T) {
-	for i := range n {
-		list = append(list, T(at(i)))
-	}
-	return list
 }

@@ -75,6 +75,7 @@ type made struct {
 	program  *segmenter.Program // nil: one kernel by hand
 	parts    []part             // in the order in which they run
 	launched []*compiled        // by launch
+	calls    []madeCall         // by call of the program
 	words    wordSources
 	fresh    []map[int]bool // by launch and offset of a patch: nothing wrote before to what it is the address of
 }

@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"encoding/json"
+
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
 )
@@ -39,13 +41,33 @@ type TorchCall struct {
 	Spec      string         // what is called, as JSON: see CallSpec
 	Arguments []CallArgument // in the order that the spec numbers them
 	Results   []CallResult
-	Fusion    *core.Fusion // the expression alone
 
-	task     *task          // of Fusion
-	refusals []core.Refusal // why it is no kernel
-	// By input of Fusion: the slot of a tensor; the input of the plan that a scalar is, -1
-	// if it is the same in all calls.
-	from []int
+	form callForm // of which Name and Spec say all
+}
+
+// A madeCall is what a call was made from.
+type madeCall struct {
+	f    *core.Fusion // the expression alone
+	task *task        // of f
+	from []callSource // by input of f
+}
+
+// A callSource is where an input of a call is.
+type callSource struct {
+	at  int   // the slot of a tensor; the input of the plan that a scalar is, -1 if it is the same in all calls
+	add int64 // bytes, of a tensor
+}
+
+// name sets Name and Spec, when all else is there.
+func (c *TorchCall) name() error {
+	spec := c.form.spec(len(c.Arguments))
+	for i := range c.Results {
+		r := &c.Results[i]
+		spec.Results = append(spec.Results, ResultSpec{r.DType.Torch(), r.Sizes, r.Strides, r.Slot >= 0})
+	}
+	text, err := json.Marshal(spec)
+	c.Name, c.Spec = spec.Called, string(text)
+	return err
 }
 
 // A CallArgument is a tensor, or a number of the words of a call.

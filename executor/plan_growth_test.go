@@ -216,7 +216,7 @@ type corpusBlock struct {
 	inputs map[string][]executor.Input
 }
 
-func readBlock(t *testing.T, file string) corpusBlock {
+func readBlock(t testing.TB, file string) corpusBlock {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	b := corpusBlock{inputs: map[string][]executor.Input{}}
@@ -238,7 +238,7 @@ func readBlock(t *testing.T, file string) corpusBlock {
 }
 
 // blockInput returns the input that word tells: sizes, or a number.
-func blockInput(t *testing.T, word string, address uintptr, v *core.Val) executor.Input {
+func blockInput(t testing.TB, word string, address uintptr, v *core.Val) executor.Input {
 	if !v.Tensor {
 		x, err := strconv.ParseFloat(word, 64)
 		require.NoError(t, err)

@@ -99,3 +99,15 @@ func segmentsOf(t *testing.T, c *fusionfuzz.Case) []*fusionfuzz.Case {
 	}
 	return all
 }
+
+// TestCallOfParts has torch read parts of inputs, where they lie.
+func TestCallOfParts(t *testing.T) {
+	c := newCase(t, func(p *program) {
+		x, w := p.tensor(5, 9), p.tensor(4, 8)
+		p.output(p.call("linear", p.call("slice", x, []int{1, 3}, []int{4, 7}), p.call("slice", w, []int{0, 2}, []int{4, 6})))
+	}, []int64{5, 9}, []int64{4, 8})
+	ok, err := checkSimulated(t, c)
+	require.True(t, ok, "%v", err)
+	ok, err = checkDevice(t, c, 0, never)
+	require.True(t, ok, "%v", err)
+}

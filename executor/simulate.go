@@ -52,7 +52,7 @@ func (p *Plan) simulate(c *Call) error {
 			return err
 		}
 		if phase.Call >= 0 {
-			if err := p.evaluateCall(&p.Device.Calls[phase.Call], addresses, c); err != nil {
+			if err := p.evaluateCall(phase.Call, addresses, c); err != nil {
 				return err
 			}
 		}
@@ -241,24 +241,30 @@ func (s *simulation) memory(c *compiled, a *kir.Argument, p cudadrv.Patch, bytes
 }
 
 // evaluateCall computes what a call of torch does.
-func (p *Plan) evaluateCall(call *TorchCall, addresses []unsafe.Pointer, c *Call) error {
-	f := call.Fusion
+func (p *Plan) evaluateCall(i int, addresses []unsafe.Pointer, c *Call) error {
+	made, err := p.Device.made()
+	if err != nil {
+		return err
+	}
+	call, results := &made.calls[i], p.Device.Calls[i].Results
+	f := call.f
 	arguments := cpu.Arguments{Stop: c.Stop, Scalars: make([]scalar.Value, len(f.Inputs())), Inputs: make([]unsafe.Pointer, len(f.Inputs()))}
 	var inputs, outputs []cpu.Layout
 	for i := range f.Inputs() {
 		in := &call.task.inputs[i]
 		inputs = append(inputs, cpu.Layout{DType: in.DType, Sizes: in.Sizes, Strides: in.Strides})
 		switch from := call.from[i]; {
+		case in.Tensor && addresses[from.at] != nil:
+			arguments.Inputs[i] = unsafe.Add(addresses[from.at], from.add)
 		case in.Tensor:
-			arguments.Inputs[i] = addresses[from]
-		case from >= 0:
-			arguments.Scalars[i] = core.ConvertScalar(f.Val(f.Inputs()[i]).DType, c.Inputs[from].Scalar)
+		case from.at >= 0:
+			arguments.Scalars[i] = core.ConvertScalar(f.Val(f.Inputs()[i]).DType, c.Inputs[from.at].Scalar)
 		default:
 			arguments.Scalars[i] = in.Scalar
 		}
 	}
 	for _, o := range f.Outputs() {
-		r := &call.Results[slices.Index(f.Expr(f.Order()[0]).Out, o.Val)]
+		r := &results[slices.Index(f.Expr(f.Order()[0]).Out, o.Val)]
 		layout := OutputDescription{DType: r.DType, Sizes: r.Sizes, Strides: r.Strides}
 		outputs = append(outputs, cpu.Layout{DType: r.DType, Sizes: r.Sizes, Strides: r.Strides})
 		if addresses[r.Slot] == nil {
@@ -266,7 +272,7 @@ func (p *Plan) evaluateCall(call *TorchCall, addresses []unsafe.Pointer, c *Call
 		}
 		arguments.Outputs = append(arguments.Outputs, addresses[r.Slot])
 	}
-	program, err := cpu.Build(f, call.task.b, inputs, outputs, cpu.Options{Fixed: func(i int) bool { return call.from[i] < 0 }, Apart: true})
+	program, err := cpu.Build(f, call.task.b, inputs, outputs, cpu.Options{Fixed: func(i int) bool { return call.from[i].at < 0 }, Apart: true})
 	if err != nil {
 		return err
 	}

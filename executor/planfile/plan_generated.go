@@ -358,7 +358,29 @@ func LaunchEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 }
 
 type Workspace struct {
-	_tab flatbuffers.Struct
+	_tab flatbuffers.Table
+}
+
+func GetRootAsWorkspace(buf []byte, offset flatbuffers.UOffsetT) *Workspace {
+	n := flatbuffers.GetUOffsetT(buf[offset:])
+	x := &Workspace{}
+	x.Init(buf, n+offset)
+	return x
+}
+
+func FinishWorkspaceBuffer(builder *flatbuffers.Builder, offset flatbuffers.UOffsetT) {
+	builder.Finish(offset)
+}
+
+func GetSizePrefixedRootAsWorkspace(buf []byte, offset flatbuffers.UOffsetT) *Workspace {
+	n := flatbuffers.GetUOffsetT(buf[offset+flatbuffers.SizeUint32:])
+	x := &Workspace{}
+	x.Init(buf, n+offset+flatbuffers.SizeUint32)
+	return x
+}
+
+func FinishSizePrefixedWorkspaceBuffer(builder *flatbuffers.Builder, offset flatbuffers.UOffsetT) {
+	builder.FinishSizePrefixed(offset)
 }
 
 func (rcv *Workspace) Init(buf []byte, i flatbuffers.UOffsetT) {
@@ -367,29 +389,606 @@ func (rcv *Workspace) Init(buf []byte, i flatbuffers.UOffsetT) {
 }
 
 func (rcv *Workspace) Table() flatbuffers.Table {
-	return rcv._tab.Table
+	return rcv._tab
 }
 
 func (rcv *Workspace) Bytes() int64 {
-	return rcv._tab.GetInt64(rcv._tab.Pos + flatbuffers.UOffsetT(0))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(4))
+	if o != 0 {
+		return rcv._tab.GetInt64(o + rcv._tab.Pos)
+	}
+	return 0
 }
+
 func (rcv *Workspace) MutateBytes(n int64) bool {
-	return rcv._tab.MutateInt64(rcv._tab.Pos+flatbuffers.UOffsetT(0), n)
+	return rcv._tab.MutateInt64Slot(4, n)
 }
 
 func (rcv *Workspace) Zeroed() bool {
-	return rcv._tab.GetBool(rcv._tab.Pos + flatbuffers.UOffsetT(8))
-}
-func (rcv *Workspace) MutateZeroed(n bool) bool {
-	return rcv._tab.MutateBool(rcv._tab.Pos+flatbuffers.UOffsetT(8), n)
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
+	if o != 0 {
+		return rcv._tab.GetBool(o + rcv._tab.Pos)
+	}
+	return false
 }
 
-func CreateWorkspace(builder *flatbuffers.Builder, bytes int64, zeroed bool) flatbuffers.UOffsetT {
-	builder.Prep(8, 16)
-	builder.Pad(7)
-	builder.PrependBool(zeroed)
-	builder.PrependInt64(bytes)
-	return builder.Offset()
+func (rcv *Workspace) MutateZeroed(n bool) bool {
+	return rcv._tab.MutateBoolSlot(6, n)
+}
+
+func (rcv *Workspace) Result() bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
+	if o != 0 {
+		return rcv._tab.GetBool(o + rcv._tab.Pos)
+	}
+	return false
+}
+
+func (rcv *Workspace) MutateResult(n bool) bool {
+	return rcv._tab.MutateBoolSlot(8, n)
+}
+
+func (rcv *Workspace) Tensor() bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
+	if o != 0 {
+		return rcv._tab.GetBool(o + rcv._tab.Pos)
+	}
+	return false
+}
+
+func (rcv *Workspace) MutateTensor(n bool) bool {
+	return rcv._tab.MutateBoolSlot(10, n)
+}
+
+func (rcv *Workspace) Dtype() byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
+	if o != 0 {
+		return rcv._tab.GetByte(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *Workspace) MutateDtype(n byte) bool {
+	return rcv._tab.MutateByteSlot(12, n)
+}
+
+func (rcv *Workspace) Sizes(j int) int64 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.GetInt64(a + flatbuffers.UOffsetT(j*8))
+	}
+	return 0
+}
+
+func (rcv *Workspace) SizesLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Workspace) MutateSizes(j int, n int64) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.MutateInt64(a+flatbuffers.UOffsetT(j*8), n)
+	}
+	return false
+}
+
+func (rcv *Workspace) Strides(j int) int64 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.GetInt64(a + flatbuffers.UOffsetT(j*8))
+	}
+	return 0
+}
+
+func (rcv *Workspace) StridesLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Workspace) MutateStrides(j int, n int64) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.MutateInt64(a+flatbuffers.UOffsetT(j*8), n)
+	}
+	return false
+}
+
+func WorkspaceStart(builder *flatbuffers.Builder) {
+	builder.StartObject(7)
+}
+func WorkspaceAddBytes(builder *flatbuffers.Builder, bytes int64) {
+	builder.PrependInt64Slot(0, bytes, 0)
+}
+func WorkspaceAddZeroed(builder *flatbuffers.Builder, zeroed bool) {
+	builder.PrependBoolSlot(1, zeroed, false)
+}
+func WorkspaceAddResult(builder *flatbuffers.Builder, result bool) {
+	builder.PrependBoolSlot(2, result, false)
+}
+func WorkspaceAddTensor(builder *flatbuffers.Builder, tensor bool) {
+	builder.PrependBoolSlot(3, tensor, false)
+}
+func WorkspaceAddDtype(builder *flatbuffers.Builder, dtype byte) {
+	builder.PrependByteSlot(4, dtype, 0)
+}
+func WorkspaceAddSizes(builder *flatbuffers.Builder, sizes flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(5, flatbuffers.UOffsetT(sizes), 0)
+}
+func WorkspaceStartSizesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(8, numElems, 8)
+}
+func WorkspaceAddStrides(builder *flatbuffers.Builder, strides flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(6, flatbuffers.UOffsetT(strides), 0)
+}
+func WorkspaceStartStridesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(8, numElems, 8)
+}
+func WorkspaceEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
+	return builder.EndObject()
+}
+
+type Phase struct {
+	_tab flatbuffers.Table
+}
+
+func GetRootAsPhase(buf []byte, offset flatbuffers.UOffsetT) *Phase {
+	n := flatbuffers.GetUOffsetT(buf[offset:])
+	x := &Phase{}
+	x.Init(buf, n+offset)
+	return x
+}
+
+func FinishPhaseBuffer(builder *flatbuffers.Builder, offset flatbuffers.UOffsetT) {
+	builder.Finish(offset)
+}
+
+func GetSizePrefixedRootAsPhase(buf []byte, offset flatbuffers.UOffsetT) *Phase {
+	n := flatbuffers.GetUOffsetT(buf[offset+flatbuffers.SizeUint32:])
+	x := &Phase{}
+	x.Init(buf, n+offset+flatbuffers.SizeUint32)
+	return x
+}
+
+func FinishSizePrefixedPhaseBuffer(builder *flatbuffers.Builder, offset flatbuffers.UOffsetT) {
+	builder.FinishSizePrefixed(offset)
+}
+
+func (rcv *Phase) Init(buf []byte, i flatbuffers.UOffsetT) {
+	rcv._tab.Bytes = buf
+	rcv._tab.Pos = i
+}
+
+func (rcv *Phase) Table() flatbuffers.Table {
+	return rcv._tab
+}
+
+func (rcv *Phase) Allocate(j int) int32 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(4))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.GetInt32(a + flatbuffers.UOffsetT(j*4))
+	}
+	return 0
+}
+
+func (rcv *Phase) AllocateLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(4))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Phase) MutateAllocate(j int, n int32) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(4))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.MutateInt32(a+flatbuffers.UOffsetT(j*4), n)
+	}
+	return false
+}
+
+func (rcv *Phase) Launches() uint32 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
+	if o != 0 {
+		return rcv._tab.GetUint32(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *Phase) MutateLaunches(n uint32) bool {
+	return rcv._tab.MutateUint32Slot(6, n)
+}
+
+func (rcv *Phase) Call() int32 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
+	if o != 0 {
+		return rcv._tab.GetInt32(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *Phase) MutateCall(n int32) bool {
+	return rcv._tab.MutateInt32Slot(8, n)
+}
+
+func (rcv *Phase) Release(j int) int32 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.GetInt32(a + flatbuffers.UOffsetT(j*4))
+	}
+	return 0
+}
+
+func (rcv *Phase) ReleaseLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Phase) MutateRelease(j int, n int32) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.MutateInt32(a+flatbuffers.UOffsetT(j*4), n)
+	}
+	return false
+}
+
+func PhaseStart(builder *flatbuffers.Builder) {
+	builder.StartObject(4)
+}
+func PhaseAddAllocate(builder *flatbuffers.Builder, allocate flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(0, flatbuffers.UOffsetT(allocate), 0)
+}
+func PhaseStartAllocateVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(4, numElems, 4)
+}
+func PhaseAddLaunches(builder *flatbuffers.Builder, launches uint32) {
+	builder.PrependUint32Slot(1, launches, 0)
+}
+func PhaseAddCall(builder *flatbuffers.Builder, call int32) {
+	builder.PrependInt32Slot(2, call, 0)
+}
+func PhaseAddRelease(builder *flatbuffers.Builder, release flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(3, flatbuffers.UOffsetT(release), 0)
+}
+func PhaseStartReleaseVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(4, numElems, 4)
+}
+func PhaseEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
+	return builder.EndObject()
+}
+
+type Argument struct {
+	_tab flatbuffers.Table
+}
+
+func GetRootAsArgument(buf []byte, offset flatbuffers.UOffsetT) *Argument {
+	n := flatbuffers.GetUOffsetT(buf[offset:])
+	x := &Argument{}
+	x.Init(buf, n+offset)
+	return x
+}
+
+func FinishArgumentBuffer(builder *flatbuffers.Builder, offset flatbuffers.UOffsetT) {
+	builder.Finish(offset)
+}
+
+func GetSizePrefixedRootAsArgument(buf []byte, offset flatbuffers.UOffsetT) *Argument {
+	n := flatbuffers.GetUOffsetT(buf[offset+flatbuffers.SizeUint32:])
+	x := &Argument{}
+	x.Init(buf, n+offset+flatbuffers.SizeUint32)
+	return x
+}
+
+func FinishSizePrefixedArgumentBuffer(builder *flatbuffers.Builder, offset flatbuffers.UOffsetT) {
+	builder.FinishSizePrefixed(offset)
+}
+
+func (rcv *Argument) Init(buf []byte, i flatbuffers.UOffsetT) {
+	rcv._tab.Bytes = buf
+	rcv._tab.Pos = i
+}
+
+func (rcv *Argument) Table() flatbuffers.Table {
+	return rcv._tab
+}
+
+func (rcv *Argument) Slot() int32 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(4))
+	if o != 0 {
+		return rcv._tab.GetInt32(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *Argument) MutateSlot(n int32) bool {
+	return rcv._tab.MutateInt32Slot(4, n)
+}
+
+func (rcv *Argument) Whole() bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
+	if o != 0 {
+		return rcv._tab.GetBool(o + rcv._tab.Pos)
+	}
+	return false
+}
+
+func (rcv *Argument) MutateWhole(n bool) bool {
+	return rcv._tab.MutateBoolSlot(6, n)
+}
+
+func (rcv *Argument) Dtype() byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
+	if o != 0 {
+		return rcv._tab.GetByte(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *Argument) MutateDtype(n byte) bool {
+	return rcv._tab.MutateByteSlot(8, n)
+}
+
+func (rcv *Argument) Sizes(j int) int64 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.GetInt64(a + flatbuffers.UOffsetT(j*8))
+	}
+	return 0
+}
+
+func (rcv *Argument) SizesLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Argument) MutateSizes(j int, n int64) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.MutateInt64(a+flatbuffers.UOffsetT(j*8), n)
+	}
+	return false
+}
+
+func (rcv *Argument) Strides(j int) int64 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.GetInt64(a + flatbuffers.UOffsetT(j*8))
+	}
+	return 0
+}
+
+func (rcv *Argument) StridesLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Argument) MutateStrides(j int, n int64) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.MutateInt64(a+flatbuffers.UOffsetT(j*8), n)
+	}
+	return false
+}
+
+func (rcv *Argument) Offset() int64 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	if o != 0 {
+		return rcv._tab.GetInt64(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *Argument) MutateOffset(n int64) bool {
+	return rcv._tab.MutateInt64Slot(14, n)
+}
+
+func (rcv *Argument) Word() int32 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
+	if o != 0 {
+		return rcv._tab.GetInt32(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *Argument) MutateWord(n int32) bool {
+	return rcv._tab.MutateInt32Slot(16, n)
+}
+
+func ArgumentStart(builder *flatbuffers.Builder) {
+	builder.StartObject(7)
+}
+func ArgumentAddSlot(builder *flatbuffers.Builder, slot int32) {
+	builder.PrependInt32Slot(0, slot, 0)
+}
+func ArgumentAddWhole(builder *flatbuffers.Builder, whole bool) {
+	builder.PrependBoolSlot(1, whole, false)
+}
+func ArgumentAddDtype(builder *flatbuffers.Builder, dtype byte) {
+	builder.PrependByteSlot(2, dtype, 0)
+}
+func ArgumentAddSizes(builder *flatbuffers.Builder, sizes flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(3, flatbuffers.UOffsetT(sizes), 0)
+}
+func ArgumentStartSizesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(8, numElems, 8)
+}
+func ArgumentAddStrides(builder *flatbuffers.Builder, strides flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(4, flatbuffers.UOffsetT(strides), 0)
+}
+func ArgumentStartStridesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(8, numElems, 8)
+}
+func ArgumentAddOffset(builder *flatbuffers.Builder, offset int64) {
+	builder.PrependInt64Slot(5, offset, 0)
+}
+func ArgumentAddWord(builder *flatbuffers.Builder, word int32) {
+	builder.PrependInt32Slot(6, word, 0)
+}
+func ArgumentEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
+	return builder.EndObject()
+}
+
+type Result struct {
+	_tab flatbuffers.Table
+}
+
+func GetRootAsResult(buf []byte, offset flatbuffers.UOffsetT) *Result {
+	n := flatbuffers.GetUOffsetT(buf[offset:])
+	x := &Result{}
+	x.Init(buf, n+offset)
+	return x
+}
+
+func FinishResultBuffer(builder *flatbuffers.Builder, offset flatbuffers.UOffsetT) {
+	builder.Finish(offset)
+}
+
+func GetSizePrefixedRootAsResult(buf []byte, offset flatbuffers.UOffsetT) *Result {
+	n := flatbuffers.GetUOffsetT(buf[offset+flatbuffers.SizeUint32:])
+	x := &Result{}
+	x.Init(buf, n+offset+flatbuffers.SizeUint32)
+	return x
+}
+
+func FinishSizePrefixedResultBuffer(builder *flatbuffers.Builder, offset flatbuffers.UOffsetT) {
+	builder.FinishSizePrefixed(offset)
+}
+
+func (rcv *Result) Init(buf []byte, i flatbuffers.UOffsetT) {
+	rcv._tab.Bytes = buf
+	rcv._tab.Pos = i
+}
+
+func (rcv *Result) Table() flatbuffers.Table {
+	return rcv._tab
+}
+
+func (rcv *Result) Slot() int32 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(4))
+	if o != 0 {
+		return rcv._tab.GetInt32(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *Result) MutateSlot(n int32) bool {
+	return rcv._tab.MutateInt32Slot(4, n)
+}
+
+func (rcv *Result) Dtype() byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
+	if o != 0 {
+		return rcv._tab.GetByte(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *Result) MutateDtype(n byte) bool {
+	return rcv._tab.MutateByteSlot(6, n)
+}
+
+func (rcv *Result) Sizes(j int) int64 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.GetInt64(a + flatbuffers.UOffsetT(j*8))
+	}
+	return 0
+}
+
+func (rcv *Result) SizesLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Result) MutateSizes(j int, n int64) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.MutateInt64(a+flatbuffers.UOffsetT(j*8), n)
+	}
+	return false
+}
+
+func (rcv *Result) Strides(j int) int64 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.GetInt64(a + flatbuffers.UOffsetT(j*8))
+	}
+	return 0
+}
+
+func (rcv *Result) StridesLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Result) MutateStrides(j int, n int64) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.MutateInt64(a+flatbuffers.UOffsetT(j*8), n)
+	}
+	return false
+}
+
+func ResultStart(builder *flatbuffers.Builder) {
+	builder.StartObject(4)
+}
+func ResultAddSlot(builder *flatbuffers.Builder, slot int32) {
+	builder.PrependInt32Slot(0, slot, 0)
+}
+func ResultAddDtype(builder *flatbuffers.Builder, dtype byte) {
+	builder.PrependByteSlot(1, dtype, 0)
+}
+func ResultAddSizes(builder *flatbuffers.Builder, sizes flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(2, flatbuffers.UOffsetT(sizes), 0)
+}
+func ResultStartSizesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(8, numElems, 8)
+}
+func ResultAddStrides(builder *flatbuffers.Builder, strides flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(3, flatbuffers.UOffsetT(strides), 0)
+}
+func ResultStartStridesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(8, numElems, 8)
+}
+func ResultEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
+	return builder.EndObject()
 }
 
 type Word struct {
@@ -484,6 +1083,301 @@ func CreateNumber(builder *flatbuffers.Builder, i int64, re float64, im float64,
 	builder.PrependFloat64(re)
 	builder.PrependInt64(i)
 	return builder.Offset()
+}
+
+type Element struct {
+	_tab flatbuffers.Struct
+}
+
+func (rcv *Element) Init(buf []byte, i flatbuffers.UOffsetT) {
+	rcv._tab.Bytes = buf
+	rcv._tab.Pos = i
+}
+
+func (rcv *Element) Table() flatbuffers.Table {
+	return rcv._tab.Table
+}
+
+func (rcv *Element) Argument() int32 {
+	return rcv._tab.GetInt32(rcv._tab.Pos + flatbuffers.UOffsetT(0))
+}
+func (rcv *Element) MutateArgument(n int32) bool {
+	return rcv._tab.MutateInt32(rcv._tab.Pos+flatbuffers.UOffsetT(0), n)
+}
+
+func (rcv *Element) Value(obj *Number) *Number {
+	if obj == nil {
+		obj = new(Number)
+	}
+	obj.Init(rcv._tab.Bytes, rcv._tab.Pos+8)
+	return obj
+}
+
+func CreateElement(builder *flatbuffers.Builder, argument int32, value_i int64, value_re float64, value_im float64, value_dtype byte) flatbuffers.UOffsetT {
+	builder.Prep(8, 40)
+	builder.Prep(8, 32)
+	builder.Pad(7)
+	builder.PrependByte(value_dtype)
+	builder.PrependFloat64(value_im)
+	builder.PrependFloat64(value_re)
+	builder.PrependInt64(value_i)
+	builder.Pad(4)
+	builder.PrependInt32(argument)
+	return builder.Offset()
+}
+
+type Value struct {
+	_tab flatbuffers.Table
+}
+
+func GetRootAsValue(buf []byte, offset flatbuffers.UOffsetT) *Value {
+	n := flatbuffers.GetUOffsetT(buf[offset:])
+	x := &Value{}
+	x.Init(buf, n+offset)
+	return x
+}
+
+func FinishValueBuffer(builder *flatbuffers.Builder, offset flatbuffers.UOffsetT) {
+	builder.Finish(offset)
+}
+
+func GetSizePrefixedRootAsValue(buf []byte, offset flatbuffers.UOffsetT) *Value {
+	n := flatbuffers.GetUOffsetT(buf[offset+flatbuffers.SizeUint32:])
+	x := &Value{}
+	x.Init(buf, n+offset+flatbuffers.SizeUint32)
+	return x
+}
+
+func FinishSizePrefixedValueBuffer(builder *flatbuffers.Builder, offset flatbuffers.UOffsetT) {
+	builder.FinishSizePrefixed(offset)
+}
+
+func (rcv *Value) Init(buf []byte, i flatbuffers.UOffsetT) {
+	rcv._tab.Bytes = buf
+	rcv._tab.Pos = i
+}
+
+func (rcv *Value) Table() flatbuffers.Table {
+	return rcv._tab
+}
+
+func (rcv *Value) List() bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(4))
+	if o != 0 {
+		return rcv._tab.GetBool(o + rcv._tab.Pos)
+	}
+	return false
+}
+
+func (rcv *Value) MutateList(n bool) bool {
+	return rcv._tab.MutateBoolSlot(4, n)
+}
+
+func (rcv *Value) Dtype() byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
+	if o != 0 {
+		return rcv._tab.GetByte(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *Value) MutateDtype(n byte) bool {
+	return rcv._tab.MutateByteSlot(6, n)
+}
+
+func (rcv *Value) Elements(obj *Element, j int) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
+	if o != 0 {
+		x := rcv._tab.Vector(o)
+		x += flatbuffers.UOffsetT(j) * 40
+		obj.Init(rcv._tab.Bytes, x)
+		return true
+	}
+	return false
+}
+
+func (rcv *Value) ElementsLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func ValueStart(builder *flatbuffers.Builder) {
+	builder.StartObject(3)
+}
+func ValueAddList(builder *flatbuffers.Builder, list bool) {
+	builder.PrependBoolSlot(0, list, false)
+}
+func ValueAddDtype(builder *flatbuffers.Builder, dtype byte) {
+	builder.PrependByteSlot(1, dtype, 0)
+}
+func ValueAddElements(builder *flatbuffers.Builder, elements flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(2, flatbuffers.UOffsetT(elements), 0)
+}
+func ValueStartElementsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(40, numElems, 8)
+}
+func ValueEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
+	return builder.EndObject()
+}
+
+type Call struct {
+	_tab flatbuffers.Table
+}
+
+func GetRootAsCall(buf []byte, offset flatbuffers.UOffsetT) *Call {
+	n := flatbuffers.GetUOffsetT(buf[offset:])
+	x := &Call{}
+	x.Init(buf, n+offset)
+	return x
+}
+
+func FinishCallBuffer(builder *flatbuffers.Builder, offset flatbuffers.UOffsetT) {
+	builder.Finish(offset)
+}
+
+func GetSizePrefixedRootAsCall(buf []byte, offset flatbuffers.UOffsetT) *Call {
+	n := flatbuffers.GetUOffsetT(buf[offset+flatbuffers.SizeUint32:])
+	x := &Call{}
+	x.Init(buf, n+offset+flatbuffers.SizeUint32)
+	return x
+}
+
+func FinishSizePrefixedCallBuffer(builder *flatbuffers.Builder, offset flatbuffers.UOffsetT) {
+	builder.FinishSizePrefixed(offset)
+}
+
+func (rcv *Call) Init(buf []byte, i flatbuffers.UOffsetT) {
+	rcv._tab.Bytes = buf
+	rcv._tab.Pos = i
+}
+
+func (rcv *Call) Table() flatbuffers.Table {
+	return rcv._tab
+}
+
+func (rcv *Call) Row() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(4))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
+func (rcv *Call) Called() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
+func (rcv *Call) Place() int32 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
+	if o != 0 {
+		return rcv._tab.GetInt32(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *Call) MutatePlace(n int32) bool {
+	return rcv._tab.MutateInt32Slot(8, n)
+}
+
+func (rcv *Call) Values(obj *Value, j int) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
+	if o != 0 {
+		x := rcv._tab.Vector(o)
+		x += flatbuffers.UOffsetT(j) * 4
+		x = rcv._tab.Indirect(x)
+		obj.Init(rcv._tab.Bytes, x)
+		return true
+	}
+	return false
+}
+
+func (rcv *Call) ValuesLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Call) Arguments(obj *Argument, j int) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
+	if o != 0 {
+		x := rcv._tab.Vector(o)
+		x += flatbuffers.UOffsetT(j) * 4
+		x = rcv._tab.Indirect(x)
+		obj.Init(rcv._tab.Bytes, x)
+		return true
+	}
+	return false
+}
+
+func (rcv *Call) ArgumentsLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Call) Results(obj *Result, j int) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	if o != 0 {
+		x := rcv._tab.Vector(o)
+		x += flatbuffers.UOffsetT(j) * 4
+		x = rcv._tab.Indirect(x)
+		obj.Init(rcv._tab.Bytes, x)
+		return true
+	}
+	return false
+}
+
+func (rcv *Call) ResultsLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func CallStart(builder *flatbuffers.Builder) {
+	builder.StartObject(6)
+}
+func CallAddRow(builder *flatbuffers.Builder, row flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(0, flatbuffers.UOffsetT(row), 0)
+}
+func CallAddCalled(builder *flatbuffers.Builder, called flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(1, flatbuffers.UOffsetT(called), 0)
+}
+func CallAddPlace(builder *flatbuffers.Builder, place int32) {
+	builder.PrependInt32Slot(2, place, 0)
+}
+func CallAddValues(builder *flatbuffers.Builder, values flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(3, flatbuffers.UOffsetT(values), 0)
+}
+func CallStartValuesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(4, numElems, 4)
+}
+func CallAddArguments(builder *flatbuffers.Builder, arguments flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(4, flatbuffers.UOffsetT(arguments), 0)
+}
+func CallStartArgumentsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(4, numElems, 4)
+}
+func CallAddResults(builder *flatbuffers.Builder, results flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(5, flatbuffers.UOffsetT(results), 0)
+}
+func CallStartResultsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(4, numElems, 4)
+}
+func CallEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
+	return builder.EndObject()
 }
 
 type Symbol struct {
@@ -849,7 +1743,7 @@ type Plan struct {
 	_tab flatbuffers.Table
 }
 
-const PlanIdentifier = "NVFP"
+const PlanIdentifier = "NVP2"
 
 func GetRootAsPlan(buf []byte, offset flatbuffers.UOffsetT) *Plan {
 	n := flatbuffers.GetUOffsetT(buf[offset:])
@@ -916,7 +1810,8 @@ func (rcv *Plan) Workspaces(obj *Workspace, j int) bool {
 	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
 	if o != 0 {
 		x := rcv._tab.Vector(o)
-		x += flatbuffers.UOffsetT(j) * 16
+		x += flatbuffers.UOffsetT(j) * 4
+		x = rcv._tab.Indirect(x)
 		obj.Init(rcv._tab.Bytes, x)
 		return true
 	}
@@ -970,8 +1865,48 @@ func (rcv *Plan) ProgramsLength() int {
 	return 0
 }
 
+func (rcv *Plan) Phases(obj *Phase, j int) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
+	if o != 0 {
+		x := rcv._tab.Vector(o)
+		x += flatbuffers.UOffsetT(j) * 4
+		x = rcv._tab.Indirect(x)
+		obj.Init(rcv._tab.Bytes, x)
+		return true
+	}
+	return false
+}
+
+func (rcv *Plan) PhasesLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Plan) Calls(obj *Call, j int) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	if o != 0 {
+		x := rcv._tab.Vector(o)
+		x += flatbuffers.UOffsetT(j) * 4
+		x = rcv._tab.Indirect(x)
+		obj.Init(rcv._tab.Bytes, x)
+		return true
+	}
+	return false
+}
+
+func (rcv *Plan) CallsLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
 func PlanStart(builder *flatbuffers.Builder) {
-	builder.StartObject(4)
+	builder.StartObject(6)
 }
 func PlanAddLaunches(builder *flatbuffers.Builder, launches flatbuffers.UOffsetT) {
 	builder.PrependUOffsetTSlot(0, flatbuffers.UOffsetT(launches), 0)
@@ -983,7 +1918,7 @@ func PlanAddWorkspaces(builder *flatbuffers.Builder, workspaces flatbuffers.UOff
 	builder.PrependUOffsetTSlot(1, flatbuffers.UOffsetT(workspaces), 0)
 }
 func PlanStartWorkspacesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
-	return builder.StartVector(16, numElems, 8)
+	return builder.StartVector(4, numElems, 4)
 }
 func PlanAddWords(builder *flatbuffers.Builder, words flatbuffers.UOffsetT) {
 	builder.PrependUOffsetTSlot(2, flatbuffers.UOffsetT(words), 0)
@@ -995,6 +1930,18 @@ func PlanAddPrograms(builder *flatbuffers.Builder, programs flatbuffers.UOffsetT
 	builder.PrependUOffsetTSlot(3, flatbuffers.UOffsetT(programs), 0)
 }
 func PlanStartProgramsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(4, numElems, 4)
+}
+func PlanAddPhases(builder *flatbuffers.Builder, phases flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(4, flatbuffers.UOffsetT(phases), 0)
+}
+func PlanStartPhasesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(4, numElems, 4)
+}
+func PlanAddCalls(builder *flatbuffers.Builder, calls flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(5, flatbuffers.UOffsetT(calls), 0)
+}
+func PlanStartCallsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(4, numElems, 4)
 }
 func PlanEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
