@@ -14,23 +14,14 @@ import (
 // workspace of that phase.
 func (a *assembly) arrange() {
 	d := a.p.Device
-	phase := make([]int, len(a.steps)) // by step
-	at, call := 0, 0
-	d.Phases = []Phase{{Call: -1}}
-	for i, s := range a.steps {
-		phase[i] = at
-		if !s.isCall {
-			d.Phases[at].Launches++
-			continue
-		}
-		d.Phases[at].Call = call
-		call++
-		if i+1 < len(a.steps) {
-			d.Phases = append(d.Phases, Phase{Call: -1})
-			at++
+	lives, outputs := a.lives(), a.outputLives()
+	phase := a.phasesOf(lives, outputs)
+	a.setPhases(phase)
+	for i := range lives {
+		if l := &lives[i]; l.used {
+			l.from, l.to = phase[l.first], phase[l.last]
 		}
 	}
-	lives := a.lives(phase)
 	a.markFresh(lives)
 	a.merge(lives)
 	if len(d.Calls) == 0 {
@@ -46,10 +37,37 @@ func (a *assembly) arrange() {
 			d.Phases[l.to].Release = append(d.Phases[l.to].Release, slot)
 		}
 	}
-	a.allocateOutputs()
+	for k, l := range outputs {
+		if o := &a.p.Outputs[k]; o.Hidden || o.SameAs >= 0 || l.byCalls {
+			continue
+		}
+		p := &d.Phases[0] // where nothing writes it, as it has no elements
+		if l.used {
+			p = &d.Phases[phase[l.first]]
+		}
+		p.Allocate = append(p.Allocate, Slot(n.Inputs+k))
+	}
 }
 
-// A life is when a workspace is used.
+// setPhases makes the phases that phase tells, by step.
+func (a *assembly) setPhases(phase []int) {
+	d, call := a.p.Device, 0
+	d.Phases = nil
+	for i, s := range a.steps {
+		if phase[i] == len(d.Phases) {
+			d.Phases = append(d.Phases, Phase{Call: -1})
+		}
+		p := &d.Phases[phase[i]]
+		if !s.isCall {
+			p.Launches++
+			continue
+		}
+		p.Call = call
+		call++
+	}
+}
+
+// A life is when memory is used.
 type life struct {
 	used        bool
 	first, last int // steps
@@ -57,15 +75,46 @@ type life struct {
 	byCalls     bool
 }
 
-func (a *assembly) lives(phase []int) []life {
+// lives returns the life of each workspace, without phases.
+func (a *assembly) lives() []life {
 	lives := make([]life, len(a.p.Device.Workspaces))
 	for w, steps := range a.uses {
 		if len(steps) == 0 {
 			continue
 		}
-		first, last := slices.Min(steps), slices.Max(steps)
-		lives[w] = life{true, first, last, phase[first], phase[last],
-			slices.ContainsFunc(steps, func(i int) bool { return a.steps[i].isCall })}
+		lives[w] = life{used: true, first: slices.Min(steps), last: slices.Max(steps),
+			byCalls: slices.ContainsFunc(steps, func(i int) bool { return a.steps[i].isCall })}
+	}
+	return lives
+}
+
+// outputLives returns the life of each output, to the last step; byCalls: a call makes it.
+func (a *assembly) outputLives() []life {
+	d, n := a.p.Device, a.p.Counts()
+	lives := make([]life, len(a.p.Outputs))
+	use := func(k, step int, made bool) {
+		if k >= 0 && k < n.Outputs && !lives[k].used {
+			lives[k] = life{used: true, first: step, last: len(a.steps) - 1, byCalls: made}
+		}
+	}
+	launch, call := 0, 0
+	for i, s := range a.steps {
+		if !s.isCall {
+			for _, patch := range d.Launches[launch].Patches {
+				if patch.Value == cudadrv.OutputPointer {
+					use(patch.Index, i, false)
+				}
+			}
+			launch++
+			continue
+		}
+		for _, r := range d.Calls[call].Results {
+			use(int(r.Slot)-n.Inputs, i, true)
+		}
+		for _, g := range d.Calls[call].Arguments { // without elements, as nothing wrote it
+			use(int(g.Slot)-n.Inputs, i, false)
+		}
+		call++
 	}
 	return lives
 }
@@ -214,46 +263,6 @@ func placeByLife(members []int, lives []life, bytes func(w int) int64) (offsets 
 		total = max(total, at+bytes(w))
 	}
 	return offsets, total
-}
-
-// allocateOutputs has outputs allocated in the phase that first uses them; those that
-// nothing writes, as they have no elements, in the first.
-func (a *assembly) allocateOutputs() {
-	d, n := a.p.Device, a.p.Counts()
-	first := make([]int, len(a.p.Outputs)) // phase
-	made := make([]bool, len(a.p.Outputs)) // by a call
-	at := 0
-	for p := range d.Phases {
-		x := &d.Phases[p]
-		for i := at; i < at+x.Launches; i++ {
-			for _, patch := range d.Launches[i].Patches {
-				if patch.Value == cudadrv.OutputPointer && first[patch.Index] == 0 {
-					first[patch.Index] = p + 1
-				}
-			}
-		}
-		at += x.Launches
-		if x.Call < 0 {
-			continue
-		}
-		for _, r := range d.Calls[x.Call].Results {
-			if k := int(r.Slot) - n.Inputs; k >= 0 && k < n.Outputs && first[k] == 0 {
-				first[k], made[k] = p+1, true
-			}
-		}
-		for _, g := range d.Calls[x.Call].Arguments { // without elements, as nothing wrote it
-			if k := int(g.Slot) - n.Inputs; k >= 0 && k < n.Outputs && first[k] == 0 {
-				first[k] = p + 1
-			}
-		}
-	}
-	for k := range a.p.Outputs {
-		if o := &a.p.Outputs[k]; o.Hidden || o.SameAs >= 0 || made[k] {
-			continue
-		}
-		p := max(first[k]-1, 0)
-		d.Phases[p].Allocate = append(d.Phases[p].Allocate, Slot(n.Inputs+k))
-	}
 }
 
 // addCall adds the call of torch that a piece is.

@@ -25,6 +25,7 @@ type DeviceProgram struct {
 	Calls      []TorchCall
 	Workspaces []Workspace
 	Scalars    int    // 64-bit words that Evaluate fills; 0: calls differ in addresses alone
+	PeakBytes  int64  // that a run has allocated at most at a time, with outputs and without what torch takes within a call for itself
 	Draws      uint64 // by which a run moves the offset of the random generator: a multiple of 4
 
 	counts    cudadrv.ValueCounts // of the plan
@@ -54,7 +55,7 @@ func (d *DeviceProgram) String() string {
 	if d.Draws > 0 {
 		fmt.Fprintf(&b, ", the offset moves by %d", d.Draws)
 	}
-	b.WriteString("\n")
+	fmt.Fprintf(&b, ", at most %d bytes besides the inputs\n", d.PeakBytes)
 	for i := range d.Workspaces {
 		w := &d.Workspaces[i]
 		fmt.Fprintf(&b, "workspace %d: %d bytes", i, w.Bytes)

@@ -67,3 +67,10 @@ func (c *Cache) Known() int {
 
 // Feasible returns why d cannot be the program of p.
 func (p *Plan) Feasible(d *DeviceProgram) error { return newLiving(p, d).check() }
+
+// PartAlways has launches parted however little memory that saves, until undo is called.
+func PartAlways() (undo func()) {
+	old := notWorthParting
+	notWorthParting = func(int64) int64 { return 0 }
+	return func() { notWorthParting = old }
+}

@@ -18,12 +18,12 @@ import (
 // be used by many goroutines.
 type Inspection struct {
 	f      *core.Fusion
-	e      *Executor      // nil: of no executor
-	inputs []Input        // without data
-	known  bool           // the inputs are
-	made   *made          // nil: without inputs there is nothing
-	device *DeviceProgram // of what is made; nil: that failed
-	failed error          // why made lacks what it lacks
+	e      *Executor // nil: of no executor
+	inputs []Input   // without data
+	known  bool      // the inputs are
+	made   *made     // nil: without inputs there is nothing
+	plan   *Plan     // whose program it shows; nil: that failed
+	failed error     // why made lacks what it lacks
 
 	shown atomic.Bool
 	once  sync.Once
@@ -58,7 +58,7 @@ func (p *Plan) Inspection() *Inspection {
 			if p.Device == nil {
 				return x.assemble(p.inputs, Options{}, onHost)
 			}
-			x.device = p.Device
+			x.plan = p
 			x.made, err = p.Device.made()
 			return err
 		}
@@ -109,7 +109,7 @@ func (x *Inspection) assemble(inputs []Input, o Options, device int) error {
 		return err
 	}
 	a.p.finish(a.made.itself)
-	x.device = a.p.Device
+	x.plan = a.p
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (x *Inspection) show(s *Stage, arguments []string) (string, error) {
 		return x.showParts(s, arguments)
 	}
 	switch m := x.made; {
-	case s.needs == aPlan && x.device != nil, m != nil && (s.needs == aConcrete && m.f != nil || s.needs == aProgram && m.program != nil):
+	case s.needs == aPlan && x.plan != nil, m != nil && (s.needs == aConcrete && m.f != nil || s.needs == aProgram && m.program != nil):
 		return s.whole(x, arguments)
 	case x.failed != nil:
 		return "", x.failed

@@ -87,6 +87,7 @@ func (p *Plan) finish(from func() (*made, error)) {
 	d := p.Device
 	d.made, d.Scalars = from, len(d.words.list)
 	d.counts = p.Counts()
+	d.PeakBytes = p.peakBytes()
 	for i := range d.Launches {
 		for _, patch := range d.Launches[i].Patches {
 			p.NeedsRandom = p.NeedsRandom || patch.Value == cudadrv.RandomSeed

@@ -152,7 +152,7 @@ func TestStagesWithoutInputs(t *testing.T) {
 		require.ErrorContains(t, err, s.Name+" is shown for inputs, and none are given")
 		begun = begun || s.Name == "scheduler_verbose"
 		_, err = executor.InspectSchedule(schedule.New(f), lower.Options{}).Show(s.Name)
-		if scheduled[s.Name] || begun && !slices.Contains([]string{"kernel_args", "launch_param", "dynamic_shared_memory", "plan"}, s.Name) {
+		if scheduled[s.Name] || begun && !slices.Contains([]string{"kernel_args", "launch_param", "dynamic_shared_memory", "plan", "plan_memory"}, s.Name) {
 			require.NoError(t, err)
 			continue
 		}

@@ -103,7 +103,8 @@ var stages = []Stage{
 	{Name: "launch_param", Does: "the numbers of blocks and threads, and the shared memory; on a CUDA device also registers of a thread and bytes of its local memory, where registers are spilled", needs: aLaunch, part: showLaunch},
 	{Name: "dynamic_shared_memory", Does: "the shared memory of a block in bytes", needs: aLaunch, part: showShared},
 	{Name: "plan", Does: "what a call does: memory, launches with their arguments, calls of torch", needs: aPlan,
-		whole: func(x *Inspection, _ []string) (string, error) { return x.device.String(), nil }},
+		whole: func(x *Inspection, _ []string) (string, error) { return x.plan.Device.String(), nil }},
+	{Name: "plan_memory", Does: "what a call allocates and gives back, phase by phase, and the calls of torch between, as JSON", needs: aPlan, whole: showMemory},
 }
 
 func ofFusion(text func(*core.Fusion) string) func(*Inspection, []string) (string, error) {

@@ -47,7 +47,7 @@ func (c *cutter) arrange(parts []verified) error {
 		}
 	}
 	a.aliases(readers)
-	for _, i := range a.order() {
+	for _, i := range a.postponed(a.order()) {
 		if err := a.emit(i); err != nil {
 			return err
 		}
@@ -148,6 +148,59 @@ func (a *arrangement) order() []int32 {
 		panic("segmenter: the segments have a cycle")
 	}
 	return order
+}
+
+// postponed returns the parts of order with those that take more memory than they read from
+// others right before what needs their results: what is there between is less for each. Views,
+// which take none, are postponed too.
+func (a *arrangement) postponed(order []int32) []int32 {
+	needs := make([][]int32, len(a.parts)) // by part: those that run before it, in order
+	for _, i := range order {
+		for _, k := range a.next[i] {
+			needs[k] = append(needs[k], i)
+		}
+	}
+	done, after := make([]bool, len(a.parts)), make([]int32, 0, len(order))
+	var run func(i int32)
+	run = func(i int32) {
+		done[i] = true
+		for _, k := range needs[i] {
+			if !done[k] {
+				run(k)
+			}
+		}
+		after = append(after, i)
+	}
+	for _, i := range order {
+		if !done[i] && (len(a.next[i]) == 0 || !a.mayWait(i)) {
+			run(i)
+		}
+	}
+	return after
+}
+
+// mayWait reports whether part i takes more memory than what it reads of other parts.
+func (a *arrangement) mayWait(i int32) bool {
+	taken := 0.0
+	for _, n := range a.parts[i].nodes {
+		x := &a.g.nodes[n]
+		if x.kind == View {
+			return true
+		}
+		for _, v := range a.g.f.Expr(x.expr).Out {
+			u := &a.g.values[v]
+			if _, isInPlace := a.inPlace[v]; !isInPlace && (u.output || u.readers > u.inside) {
+				taken += u.bytes
+			}
+		}
+		for _, v := range x.reads {
+			base := a.memoryOf(v)
+			if at := a.g.values[base].node; at != none && a.of[at] != i {
+				taken -= a.g.values[base].bytes
+			}
+		}
+	}
+	return taken > 0
 }
 
 // firstNodes is a heap of parts by their first node.

@@ -54,6 +54,7 @@ type graph struct {
 	order  []core.ExprID
 
 	torchOnly []bool // by value: nothing but calls of torch reads it, through views or not
+	inMemory  []bool // by value: something reads it from memory, through views or not
 
 	anchors map[core.ExprID][]core.ValID
 }
@@ -71,7 +72,7 @@ func newGraph(f *core.Fusion, b *core.Binding, o Options, torch, direct []bool) 
 			return nil, err
 		}
 	}
-	g.findTorchOnly()
+	g.findReaders()
 	stored := make([]bool, f.NumExprs()) // of those that are forwarded
 	for _, o := range f.Outputs() {
 		g.values[o.Val].output = true
@@ -163,12 +164,12 @@ func (g *graph) readsDirectly(id core.ExprID) bool {
 	return g.torch[id] || g.direct[id] || g.f.Expr(id).Op.Class == core.Gather
 }
 
-// isView reports whether an expression is stored as another view of its operand:
-// nothing but calls of torch reads it then, and what is read by kernels is computed
-// there again.
+// isView reports whether an expression is stored as another view of its operand. Calls
+// of torch read one with any strides. A kernel computes it again, or reads it from memory
+// if it lies there as what is computed does.
 func (g *graph) isView(id core.ExprID) bool {
 	e := g.f.Expr(id)
-	return g.chain[id] > 0 && (isStrided(e.Op) || e.Op == core.ReshapeOp || e.Op == core.SliceOp) && !g.values[e.Out[0]].output && !g.copied[id]
+	return g.chain[id] > 0 && maySee(e.Op) && !g.values[e.Out[0]].output && (!g.copied[id] || g.liesDense(e))
 }
 
 // forward decides whether an expression is computed again by those who read it.
@@ -193,7 +194,7 @@ func (g *graph) forward(id core.ExprID) {
 	case core.Factory:
 		cheap = true
 	case core.View:
-		cheap = isStrided(e.Op) || g.isFreeReshape(e)
+		cheap = isStrided(e.Op) || e.Op == core.ReshapeOp && g.inMemory[e.Out[0]] && g.viewed(e) != nil
 	case core.Resize:
 		cheap = e.Op == core.SliceOp && g.torchOnly[e.Out[0]]
 	case core.Elementwise:

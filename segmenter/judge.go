@@ -65,7 +65,7 @@ func (g *graph) named(nodes []int32) string {
 
 // verdict returns what the schedulers say of x.
 func (j *judge) verdict(g *graph, x *part) (verdict, error) {
-	key := j.question(x)
+	key := j.question(g, x)
 	if v, ok := j.verdicts[key]; ok {
 		return v, nil
 	}
@@ -91,13 +91,13 @@ func (j *judge) verdict(g *graph, x *part) (verdict, error) {
 }
 
 // question returns all that an answer depends on.
-func (j *judge) question(x *part) string {
+func (j *judge) question(g *graph, x *part) string {
 	var b strings.Builder
 	b.WriteString(x.key())
 	for i, in := range x.values {
 		if v := x.inputs[i].Val; in.Tensor {
 			fmt.Fprint(&b, in.Sizes)
-			if at := j.o.place(v); at != nil {
+			if at := g.place(v); at != nil {
 				fmt.Fprint(&b, *at)
 			}
 			continue
@@ -128,7 +128,7 @@ func (j *judge) segment(g *graph, x *part) (*scheduler.Segment, error) {
 		return nil, err
 	}
 	for i, in := range x.inputs {
-		if at := j.o.place(in.Val); at != nil {
+		if at := g.place(in.Val); at != nil {
 			s.Inputs[i] = *at
 		}
 	}

@@ -75,7 +75,17 @@ func TestRules(t *testing.T) {
 		{"a reshape that joins what is permuted", matrix + "%1 = permute %0 dims=[1, 0]\n%2 = reshape %1 new_shape=[4096]\n%3 = matmul %2, %2\noutput %3",
 			[]string{"kernel: permute reshape", "torch call: matmul"}},
 		{"a reshape that a kernel reads too", matrix + "%1 = reshape %0 new_shape=[4096]\n%2 = matmul %1, %1\n%3 = exp %1\noutput %2\noutput %3",
-			[]string{"kernel: reshape exp", "torch call: matmul"}},
+			[]string{"view: reshape", "torch call: matmul", "kernel: reshape exp"}},
+		{"a view that a gather reads, without gaps", matrix + "%1 = tensor i64 [64, 1] contiguity=[yes, none]\n%2 = exp %0\n%3 = reshape %2 new_shape=[128, 32]\n%4 = index_select %3, %1 dim=0\noutput %4",
+			[]string{"kernel: exp", "view: reshape", "kernel: index_select"}},
+		{"a view that a gather reads, in another order", matrix + "%1 = tensor i64 [64, 1] contiguity=[yes, none]\n%2 = exp %0\n%3 = permute %2 dims=[1, 0]\n%4 = index_select %3, %1 dim=0\noutput %4",
+			[]string{"kernel: exp permute", "kernel: index_select"}},
+		{"results of calls that are joined", matrix + "%1 = matmul %0, %0\n%2 = reshape %1 new_shape=[128, 32]\n%3 = matmul %0, %1\n%4 = reshape %3 new_shape=[128, 32]\n%5 = cat [%2, %4] dim=1 manual_padding=false\noutput %5",
+			[]string{"torch call: matmul", "torch call: matmul", "view: reshape", "view: reshape", "kernel: cat"}},
+		{"what takes memory waits until it is needed", matrix + "%1 = sin %0\n%2 = matmul %0, %0\n%3 = matmul %2, %0\n%4 = matmul %3, %1\noutput %4",
+			[]string{"torch call: matmul", "torch call: matmul", "kernel: sin", "torch call: matmul"}},
+		{"what frees memory does not wait", matrix + "%1 = matmul %0, %0\n%2 = sum %1 dims=[0] keepdim=false dtype=f32\n%3 = matmul %0, %0\n%4 = matmul %3, %0\n%5 = broadcast %2 is_broadcast_dim=[true, false]\n%6 = add %5, %4\noutput %6",
+			[]string{"torch call: matmul", "kernel: sum", "torch call: matmul", "torch call: matmul", "kernel: broadcast add"}},
 		{"a reshape that is an output", matrix + "%1 = reshape %0 new_shape=[4096]\n%2 = matmul %1, %1\noutput %2\noutput %1",
 			[]string{"kernel: reshape", "torch call: matmul"}},
 		{"a chain of cheap operations as long as they are computed again", strings.Replace(views, fmt.Sprintf("%%%d = permute", maxChain+1), "#", 1) + fmt.Sprintf("%%%d = matmul %%%d, %%0\noutput %%%d", maxChain+1, maxChain, maxChain+1),
@@ -188,6 +198,15 @@ func TestPlacement(t *testing.T) {
 	o := Options{Inputs: []scheduler.Placement{{Strides: []int64{1, 64}, Aligned: 4}}, inputs: map[core.ValID]int{x.f.Inputs()[0]: 0}}
 	require.Equal(t, &o.Inputs[0], o.place(x.f.Inputs()[0]))
 	require.Nil(t, o.place(p.Segments[0].Writes[0]))
+}
+
+// TestPlacementOfViews asks about a view of an input as that lies.
+func TestPlacementOfViews(t *testing.T) {
+	x := parsed(t, matrix+"%1 = tensor i64 [64, 1] contiguity=[yes, none]\n%2 = reshape %0 new_shape=[128, 32]\n%3 = index_select %2, %1 dim=0\noutput %3", []int64{64, 64}, []int64{64, 1})
+	p, err := x.check(Options{Inputs: []scheduler.Placement{{Strides: []int64{64, 1}, Aligned: 4}, {Strides: []int64{1, 1}, Aligned: 8}}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"view: reshape", "kernel: index_select"}, shown(p))
+	require.Equal(t, scheduler.Placement{Strides: []int64{32, 1}, Aligned: 4}, p.Segments[1].Asked.Inputs[0])
 }
 
 // TestRefusals has, for what no scheduler takes, what each says, in the names of the whole.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"nvfuser_go/core"
+	"nvfuser_go/schedulers/scheduler"
 )
 
 // Lies returns the strides of what s, a view, writes, and at which element of what it
@@ -108,9 +109,16 @@ func isStrided(op *core.OpInfo) bool {
 	return false
 }
 
-// findTorchOnly finds the tensors that calls of torch alone read, through views or not.
-func (g *graph) findTorchOnly() {
-	g.torchOnly = make([]bool, g.f.NumVals())
+// maySee reports whether the result of op may lie in the memory of its operand.
+func maySee(op *core.OpInfo) bool {
+	return isStrided(op) || op == core.ReshapeOp || op == core.SliceOp
+}
+
+// findReaders finds the tensors that calls of torch alone read, and those that something
+// reads from memory, both through views or not: also resizes, which compute nothing that they
+// read.
+func (g *graph) findReaders() {
+	g.torchOnly, g.inMemory = make([]bool, g.f.NumVals()), make([]bool, g.f.NumVals())
 	for _, id := range g.order {
 		g.torchOnly[g.f.Expr(id).Out[0]] = true
 	}
@@ -119,28 +127,45 @@ func (g *graph) findTorchOnly() {
 	}
 	for _, id := range slices.Backward(g.order) {
 		e := g.f.Expr(id)
-		if g.torch[id] || g.torchOnly[e.Out[0]] && (isStrided(e.Op) || e.Op == core.ReshapeOp || e.Op == core.SliceOp) {
-			continue
-		}
+		sees, to := maySee(e.Op), e.Out[0]
 		for _, v := range g.f.TensorArgs(e) {
-			g.torchOnly[v] = false
+			g.torchOnly[v] = g.torchOnly[v] && (g.torch[id] || g.torchOnly[to] && sees)
+			g.inMemory[v] = g.inMemory[v] || g.readsDirectly(id) || e.Op.Class == core.Resize || g.inMemory[to] && sees
 		}
 	}
 }
 
-// isFreeReshape reports whether e is a reshape that costs nothing: calls of torch alone
-// read it, and it lies in the memory of its operand.
-func (g *graph) isFreeReshape(e *core.Expr) bool {
-	if e.Op != core.ReshapeOp || !g.torchOnly[e.Out[0]] {
-		return false
-	}
+// viewed returns the strides that the result of e, of which maySee holds, has in the memory
+// of its operand; nil: it does not lie there, or where that lies is not known.
+func (g *graph) viewed(e *core.Expr) []int64 {
 	x := e.Args[0].Tensor
 	strides := g.stridesOf(x)
 	if strides == nil {
+		return nil
+	}
+	strides, ok := viewStrides(g.f, e, g.values[x].shape, strides, g.values[e.Out[0]].shape)
+	if !ok {
+		return nil
+	}
+	return strides
+}
+
+// liesDense reports whether the result of e, seen in the memory of its operand, lies as if it
+// had been computed: at the first element, without gaps, in its order.
+func (g *graph) liesDense(e *core.Expr) bool {
+	if e.Op == core.SliceOp {
 		return false
 	}
-	_, ok := reshapedStrides(g.values[x].shape, strides, g.values[e.Out[0]].shape)
-	return ok
+	strides, v := g.viewed(e), e.Out[0]
+	if strides == nil {
+		return false
+	}
+	for d, own := range g.dense(v, g.memoryOrder(v), false) {
+		if g.values[v].shape[d] != 1 && strides[d] != own {
+			return false
+		}
+	}
+	return true
 }
 
 // stridesOf returns the strides that v will have in memory, nil if they are not known: of
@@ -154,18 +179,29 @@ func (g *graph) stridesOf(v core.ValID) []int64 {
 		return g.dense(v, g.f.DeclaredOrder(v), slices.Contains(g.f.Val(v).Domain.Contig, core.No))
 	}
 	if d := g.f.Val(v).Def; d != core.NoExpr && g.chain[d] > 0 {
-		e := g.f.Expr(d)
-		x := g.f.TensorArgs(e)
-		if len(x) != 1 || g.stridesOf(x[0]) == nil {
-			return nil
+		if e := g.f.Expr(d); maySee(e.Op) {
+			return g.viewed(e)
 		}
-		strides, ok := viewStrides(g.f, e, g.values[x[0]].shape, g.stridesOf(x[0]), g.values[v].shape)
-		if !ok {
-			return nil
-		}
-		return strides
+		return nil
 	}
 	return g.dense(v, g.memoryOrder(v), false)
+}
+
+// place returns where v lies if that was said, of an input or of what it is a view of.
+func (g *graph) place(v core.ValID) *scheduler.Placement {
+	if v == core.NoVal {
+		return nil
+	}
+	at := g.values[v].node
+	if at == none || g.nodes[at].kind != View {
+		return g.o.place(v)
+	}
+	e := g.f.Expr(g.nodes[at].expr)
+	of := g.place(e.Args[0].Tensor)
+	if of == nil {
+		return nil
+	}
+	return &scheduler.Placement{Strides: g.viewed(e), Aligned: of.Aligned} // at the first element, or no kernel reads it
 }
 
 // dense returns the strides of v in an order of dimensions, with gaps between all of

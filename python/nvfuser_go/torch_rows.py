@@ -256,7 +256,7 @@ def grouped_mm(mat1: Tensor, mat2: Tensor, offsets: Tensor) -> Tensor:
             return result
         dim = 0 if mat2.ndim == 3 else 1
         positions = torch.arange(result.shape[dim], device=result.device).unsqueeze(1 - dim)
-        return torch.where(positions < offsets[-1], result, 0)
+        return result.masked_fill_(positions >= offsets[-1], 0)
     ends, last = [0], mat1.shape[-1] if mat1.ndim == mat2.ndim else mat1.shape[0] if mat2.ndim == 3 else mat2.shape[1]
     for end in offsets.tolist():
         ends.append(min(max(end, ends[-1]), last))

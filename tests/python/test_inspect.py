@@ -275,6 +275,7 @@ RECOGNISED = {
     "launch_param": r"^grid \[3, 1, 1\]$",
     "dynamic_shared_memory": r"^\d+$",
     "plan": r"^launch 0: kernel, grid \[3 1 1\]",
+    "plan_memory": r'"phases":\[\{"allocates":\[',
 }
 
 

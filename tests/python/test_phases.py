@@ -90,8 +90,8 @@ def test_memory_goes_when_it_was_read() -> None:
     with hook(recorder):
         (out,) = fd.execute([x, w], _enable_options=SIMULATE)
     torch.testing.assert_close(out, reference(x, w))
-    # Of the call before, its result, which the kernel between has read, is there until this call was made.
-    assert recorder.alive == [0, 1, 1, 1]
+    # The result of a call is gone before the next one, as the kernel between has read it.
+    assert recorder.alive == [0, 0, 0, 0]
     assert recorder.left() == 0
 
 

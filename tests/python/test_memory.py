@@ -1,0 +1,69 @@
+"""A call of a block needs no more memory than eager torch, as benchmarks/memory.py follows both without a GPU."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import memory
+from memory import UNIT, Counter
+
+from nvfuser_go import FusionDefinition
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("block", memory.blocks(), ids=lambda block: block.name)
+def test_a_block_needs_no_more_than_eager(block) -> None:
+    plan = memory.planned(block, "large")
+    ours = memory.of_plan(plan).peak
+    assert plan["bytes"] <= ours <= memory.of_eager(block, "large").peak
+
+
+def test_storages_are_counted_while_they_are_there() -> None:
+    x = torch.empty(MIB, dtype=torch.uint8)
+    with Counter([x]) as counter:
+        a = x + 1
+        b = a.view(2, -1)  # the same storage
+        del a
+        c = b + 1
+        del b
+        d = torch.empty(1)
+        x.add_(1)
+    assert counter.peak == 2 * MIB
+    assert counter.steps[-1][1] == MIB + UNIT
+    del c, d
+
+
+def planned(define, *inputs: torch.Tensor) -> dict:
+    with FusionDefinition() as fd:
+        define(fd, *(fd.from_pytorch(x) for x in inputs))
+    return memory.plan_memory(fd, list(inputs))
+
+
+def test_a_run_takes_what_its_calls_take() -> None:
+    """A product of matrices that do not lie one after another copies them; the counts know it from torch alone."""
+
+    def define(fd, x, w):
+        fd.add_output(fd.ops.matmul(fd.ops.permute(x, [1, 0, 2, 3]), w))
+
+    x, w = torch.empty(4, 8, 64, 128, dtype=torch.bfloat16), torch.empty(8, 4, 128, 64, dtype=torch.bfloat16)
+    plan = planned(define, x, w)
+    assert plan["bytes"] == 4 * 8 * 64 * 64 * 2
+    assert memory.of_plan(plan).peak == plan["bytes"] + x.nbytes
+
+
+def test_what_is_kept_longer_is_seen() -> None:
+    def define(fd, x):
+        for _ in range(3):
+            x = fd.ops.sin(fd.ops.matmul(x, x))
+        fd.add_output(x)
+
+    plan = planned(define, torch.empty(1024, 1024))
+    assert plan["bytes"] == memory.of_plan(plan).peak == 2 * 4 * MIB
+    for phase in plan["phases"]:
+        phase["releases"] = []
+    assert memory.of_plan(plan).peak == 6 * 4 * MIB
