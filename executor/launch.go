@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"nvfuser_go/core"
-	"nvfuser_go/cudadrv"
 	"nvfuser_go/segmenter"
 )
 
@@ -48,7 +47,11 @@ func (e *Executor) begin(b *core.Binding, inputs []Input, o Options, device int)
 			return nil, err
 		}
 	}
-	p := &Plan{Outputs: outputs, Device: &DeviceProgram{Device: device}, Work: math.MaxInt64, e: e, inputs: described(inputs)}
+	draws, err := drawsRandom(e.f, b)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Outputs: outputs, Device: &DeviceProgram{Device: device}, NeedsRandom: draws, Work: math.MaxInt64, e: e, inputs: described(inputs)}
 	a := &assembly{p: p, properties: properties, options: o, inputs: p.inputs, aligned: alignments(inputs), overlaps: e.overlaps(inputs, o)}
 	a.made = &made{of: a.blank()}
 	return a, nil
@@ -57,7 +60,7 @@ func (e *Executor) begin(b *core.Binding, inputs []Input, o Options, device int)
 // blank returns an assembly as a was when it began.
 func (a *assembly) blank() *assembly {
 	return &assembly{properties: a.properties, options: a.options, inputs: a.inputs, aligned: a.aligned, overlaps: a.overlaps,
-		p: &Plan{Outputs: a.p.Outputs, Device: &DeviceProgram{Device: a.p.Device.Device}, e: a.p.e, inputs: a.p.inputs}}
+		p: &Plan{Outputs: a.p.Outputs, NeedsRandom: a.p.NeedsRandom, Device: &DeviceProgram{Device: a.p.Device.Device}, e: a.p.e, inputs: a.p.inputs}}
 }
 
 // again returns an assembly as a was when it began, which makes kernels and does not
@@ -88,11 +91,6 @@ func (p *Plan) finish(from func() (*made, error)) {
 	d.made, d.Scalars = from, len(d.words.list)
 	d.counts = p.Counts()
 	d.PeakBytes = p.peakBytes()
-	for i := range d.Launches {
-		for _, patch := range d.Launches[i].Patches {
-			p.NeedsRandom = p.NeedsRandom || patch.Value == cudadrv.RandomSeed
-		}
-	}
 	if p.NeedsRandom {
 		d.Draws = drawn(p.e.f.NumRandom())
 	}

@@ -18,7 +18,7 @@ type Plan struct {
 	Steps       []Step         // of a plan of the CPU
 	Device      *DeviceProgram // instead of steps: of a CUDA device, or simulated
 	Outputs     []OutputDescription
-	NeedsRandom bool  // an operation reads the random state of the run
+	NeedsRandom bool  // a run draws from the random generator, which moves on
 	Work        int64 // estimate of a run: operations on elements
 
 	e      *Executor
@@ -75,7 +75,11 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Steps: []Step{s}, Outputs: outputs, NeedsRandom: s.program.NeedsRandom, Work: work, e: e, inputs: inputs}, nil
+	draws, err := drawsRandom(e.f, b)
+	if err != nil {
+		return nil, err
+	}
+	return &Plan{Steps: []Step{s}, Outputs: outputs, NeedsRandom: draws, Work: work, e: e, inputs: inputs}, nil
 }
 
 // Run computes the outputs of a plan of the CPU. inputs are of the kind that the plan was made for;
@@ -87,6 +91,23 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 // InvalidArgument if a scalar has no value, such as a division by zero; [Bug].
 func (p *Plan) Run(inputs []Input, outputs []unsafe.Pointer, random core.RandomState, stop *atomic.Bool) error {
 	return p.Do(&Call{Inputs: inputs, Outputs: outputs, Random: random, Stop: stop})
+}
+
+// drawsRandom reports whether a run draws from the random generator: whether there is a
+// random operation with elements, and without a seed of its own, that outputs depend on. As
+// in torch, it makes no difference whether something reads what is drawn.
+func drawsRandom(f *core.Fusion, b *core.Binding) (bool, error) {
+	for _, id := range f.Order() {
+		e := f.Expr(id)
+		if e.Op.Class != core.Random || e.Args[3].Kind != core.NoArg {
+			continue
+		}
+		sizes, err := b.Shape(e.Out[0])
+		if err != nil || core.NumElements(sizes) > 0 {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // Do is Run with the arguments in c.

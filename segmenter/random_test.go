@@ -2,6 +2,7 @@ package segmenter
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -21,56 +22,69 @@ func setting(name string, n int) int {
 	return n
 }
 
-// TestRandom compares random fusions, cut as the cost model says and also at random,
-// with the whole: SEGMENTER_PROGRAMS of them from SEGMENTER_SEED on.
+// A found counts what random programs were.
+type found struct{ ran, segments, kernels, torch, views int }
+
+// check compares the fusion of data, cut as the cost model says and also at random by salt,
+// with the whole.
+func (n *found) check(t *testing.T, program string, data []byte, salt uint64) {
+	c := fusionfuzz.Decode(data)
+	x, err := newTrial(c.Fusion, c.Inputs)
+	if err != nil {
+		return // sizes that do not go together
+	}
+	for k, o := range []Options{{}, {apart: func(v core.ValID) bool { return (uint64(v)+1)*(salt|1)>>7%3 == 0 }}} {
+		p, err := x.check(o)
+		if errors.As(err, new(*core.Unsupported)) {
+			require.Contains(t, err.Error(), "uniform", "%v", x.f)
+			continue
+		}
+		if err != nil {
+			text := ""
+			if p != nil {
+				text = p.Dump()
+			}
+			t.Fatalf("%s, options %d: %v\n%v\n%v", program, k, err, x.f, text)
+		}
+		n.ran++
+		n.segments += len(p.Segments)
+		for _, s := range p.Segments {
+			switch s.Kind {
+			case Kernel:
+				n.kernels++
+			case TorchCall:
+				n.torch++
+			default:
+				n.views++
+			}
+		}
+	}
+}
+
+// TestRandom checks random fusions: SEGMENTER_PROGRAMS of them from SEGMENTER_SEED on.
 func TestRandom(t *testing.T) {
 	most := 600
 	if testing.Short() {
 		most = 150
 	}
 	programs, seed := setting("SEGMENTER_PROGRAMS", most), setting("SEGMENTER_SEED", 1)
-	ran, segments, kernels, torch, views := 0, 0, 0, 0, 0
+	n := found{}
 	for k := range programs {
 		r := rand.New(rand.NewPCG(uint64(seed), uint64(k)))
 		data := make([]byte, 40+r.IntN(200))
 		for i := range data {
 			data[i] = byte(r.Uint32())
 		}
-		c := fusionfuzz.Decode(data)
-		x, err := newTrial(c.Fusion, c.Inputs)
-		if err != nil {
-			continue // sizes that do not go together
-		}
-		salt := r.Uint64()
-		for n, o := range []Options{{}, {apart: func(v core.ValID) bool { return (uint64(v)+1)*(salt|1)>>7%3 == 0 }}} {
-			p, err := x.check(o)
-			if errors.As(err, new(*core.Unsupported)) {
-				require.Contains(t, err.Error(), "uniform", "%v", x.f)
-				continue
-			}
-			if err != nil {
-				text := ""
-				if p != nil {
-					text = p.Dump()
-				}
-				t.Fatalf("program %d of seed %d, options %d: %v\n%v\n%v", k, seed, n, err, x.f, text)
-			}
-			ran++
-			segments += len(p.Segments)
-			for _, s := range p.Segments {
-				switch s.Kind {
-				case Kernel:
-					kernels++
-				case TorchCall:
-					torch++
-				default:
-					views++
-				}
-			}
-		}
+		program := fmt.Sprintf("program %d of seed %d", k, seed)
+		n.check(t, program, data, r.Uint64())
 	}
-	t.Logf("%d programs: %d segments, %d kernels, %d calls of torch, %d views", ran, segments, kernels, torch, views)
-	require.Greater(t, ran, programs/2)
+	t.Logf("%+v", n)
+	require.Greater(t, n.ran, programs/2)
+}
+
+func FuzzSegmenter(f *testing.F) {
+	f.Add([]byte{3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, uint64(7))
+	f.Fuzz(func(t *testing.T, data []byte, salt uint64) { new(found).check(t, "fuzzed", data, salt) })
 }
 
 // TestSummaries holds what groups sum up as they are joined against their nodes.

@@ -102,6 +102,7 @@ func Decode(data []byte) *Case {
 		d.call()
 	}
 	d.addOutputs()
+	d.addOrdered()
 	d.f.Freeze()
 	return &Case{d.f, d.inputs, d.wild}
 }
@@ -256,13 +257,54 @@ func (d *decoder) addOutputs() {
 	for range d.below(4) {
 		alias := core.NoVal
 		if d.chance(3) {
-			i := d.below(len(d.inputs))
-			if in := &d.inputs[i]; in.Array != nil && !in.repeats() {
-				alias = d.f.Inputs()[i]
-			}
+			alias = d.writable(d.below(len(d.inputs)))
 		}
 		_ = d.f.AddOutput(d.tensors[d.below(n)], alias) // refused: no output
 	}
+}
+
+// writable returns input i if it is a tensor that can receive an output, else NoVal.
+func (d *decoder) writable(i int) core.ValID {
+	if in := &d.inputs[i]; in.Array != nil && !in.repeats() {
+		return d.f.Inputs()[i]
+	}
+	return core.NoVal
+}
+
+// addOrdered adds to one case in three an output with an order of its strides, which some
+// of these write into an input, and some read. It reads no bytes: what these make is there
+// without it as well.
+func (d *decoder) addOrdered() {
+	pick := func(n int) int { return int(d.random() % uint64(n)) }
+	n := len(d.tensors)
+	v := d.tensors[n-1-pick(min(n, 4))]
+	rank := d.f.Rank(v)
+	if pick(3) != 0 || rank < 2 {
+		return
+	}
+	order := make([]core.Given, rank)
+	for i := range order {
+		order[i] = integer(int64(i))
+	}
+	for i := range order {
+		j := i + pick(rank-i)
+		order[i], order[j] = order[j], order[i]
+	}
+	ordered, err := d.f.Call(core.StrideOrderOp, []core.Given{value(v), list(order...)}, nil)
+	if err != nil {
+		return
+	}
+	if pick(2) == 0 {
+		if read, err := d.f.Call(core.Lookup("add"), []core.Given{value(ordered[0]), integer(1)}, nil); err == nil {
+			_ = d.f.AddOutput(read[0], core.NoVal)
+		}
+	}
+	for i := range d.inputs {
+		if into := d.writable(i); into != core.NoVal && pick(2) == 0 && d.f.AddOutput(ordered[0], into) == nil {
+			return
+		}
+	}
+	_ = d.f.AddOutput(ordered[0], core.NoVal)
 }
 
 // Memory returns the memory of in, a tensor, with its elements.

@@ -10,8 +10,6 @@ import (
 // A Program computes the outputs of a fusion for one set of sizes and strides.
 // It never changes, and any number of goroutines may run it.
 type Program struct {
-	NeedsRandom bool // it reads the random state of the run
-
 	f       *core.Fusion
 	inputs  []Layout
 	place   map[core.ValID]int // input to position

@@ -33,7 +33,6 @@ func (l *lowering) generate(n *node) error {
 	if e.Args[3].Kind != core.NoArg {
 		return l.fromPosition(v, randomKernel(e.Op, t), e.Args[:2:2], []dtype.Type{dtype.Double, dtype.Double}, e.Args[3], e.Args[4])
 	}
-	l.b.prog.NeedsRandom = true
 	err := l.fromPosition(v, randomKernel(e.Op, t), e.Args[:2], []dtype.Type{dtype.Double, dtype.Double})
 	i := &l.t.code[len(l.t.code)-1]
 	i.src = append(i.src, l.random(randomSeed, 0), l.random(randomOffset, e.Stream))

@@ -160,6 +160,55 @@ static void test_launch(void) {
   nvf_plan_release(plan);
 }
 
+static int count(const char *text, const char *what) {
+  int n = 0;
+  while ((text = strstr(text, what))) n++, text++;
+  return n;
+}
+
+/* Of several launches one fails: those after it do not take place, the caller is told
+ * which one it was, and the next call makes all of them. */
+static void test_later_launch(void) {
+  nvf_executor executor = executor_of(
+      "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n"
+      "%1 = exp %0\n"
+      "%2 = segment_set %1\n"
+      "%3 = sin %2\n"
+      "%4 = segment_set %3\n"
+      "%5 = cos %4\n"
+      "%6 = segment_set %5\n"
+      "%7 = neg %6\n"
+      "output %7\n"
+      "output %3\n");
+  nvf_plan plan = 0;
+  const nvf_plan_description *d = NULL;
+  Matrix x;
+  matrix(&x, 64, 48, 0x700000010000);
+  SUCCEEDS(nvf_prepare(executor, &x.input, 1, NVF_ANY_DEVICE, &plan, &d, &error));
+  EXPECT(d && d->num_outputs == 2 && d->num_workspaces == 1 && !d->num_calls);
+  void *outputs[2] = {(void *)0x700000020000, (void *)0x700000030000}, *workspace = (void *)0x700000040000;
+  recorded();
+  for (int after = 3; after > 0; after--) {
+    nvf_error error = {0};
+    char path[4096];
+    snprintf(path, sizeof path, "%s.fail", getenv("CUDADRV_RECORD"));
+    FILE *f = fopen(path, "w");
+    if (!f) abort();
+    fprintf(f, "cuLaunchKernelEx 719 %d\n", after);
+    fclose(f);
+    EXPECT(nvf_launch(plan, &x.input, 1, outputs, 2, &workspace, 1, 0, 0, NULL, &error) == NVF_FAILED);
+    EXPECT(error.text && strstr(error.text, "719"));
+    nvf_error_clear(&error);
+    EXPECT(count(recorded(), "cuLaunchKernelEx(") == after + 1);
+    fail(NULL, 0);
+    SUCCEEDS(nvf_launch(plan, &x.input, 1, outputs, 2, &workspace, 1, 0, 0, NULL, &error));
+    const char *launched = recorded();
+    EXPECT(count(launched, "cuLaunchKernelEx(") == 4);
+  }
+  nvf_plan_release(plan);
+  nvf_executor_destroy(executor);
+}
+
 /* Torch is called from Python alone. */
 static void test_calls(void) {
   nvf_executor executor = executor_of(
@@ -432,6 +481,7 @@ int main(void) {
   test_scalars();
   test_workspaces();
   test_calls();
+  test_later_launch();
   test_random_in_place();
   test_threads();
   test_release();

@@ -176,6 +176,28 @@ def test_seed_of_torch_makes_runs_repeatable() -> None:
     assert not torch.equal(first[1], second[1])
 
 
+@pytest.mark.parametrize("options", [[], ["simulate"]])
+@pytest.mark.parametrize(
+    ("define", "moves"),
+    [
+        (lambda fd: fd.ops.uniform(0.0, 1.0, [4]), True),
+        (lambda fd: fd.ops.uniform(0.0, 1.0, [4, 0]), False),
+        (lambda fd: fd.ops.sum(fd.ops.uniform(0.0, 1.0, [4, 0]), [1]), False),
+        (lambda fd: fd.ops.uniform(0.0, 1.0, [4], rng_seed=1, rng_offset=0), False),
+        # nothing reads what is drawn, as in torch.rand(4)[:0]
+        (lambda fd: fd.ops.slice(fd.ops.uniform(0.0, 1.0, [4]), [0], [0]), True),
+    ],
+)
+def test_the_generator_moves_where_a_random_operation_has_elements(define, moves, options) -> None:
+    with FusionDefinition() as fd:
+        fd.add_output(define(fd))
+        fd.add_output(fd.ops.iota(3))
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    fd.execute([], device="cpu", _enable_options=options)
+    assert torch.equal(torch.get_rng_state(), before) != moves
+
+
 def test_two_unseeded_ops_differ() -> None:
     torch.manual_seed(0)
     a, b = run(lambda fd: [fd.ops.uniform(0.0, 1.0, [64]), fd.ops.uniform(0.0, 1.0, [64])])

@@ -1,6 +1,7 @@
 /* A libcuda for tests. It writes down what it is asked for, as lines of the file
  * CUDADRV_RECORD; the call that the file CUDADRV_RECORD.fail names fails with the
- * code in it. There are two devices, and their contexts are 0x1000 and 0x1001. They
+ * code in it, or, with a second number, once that many were made since the file was
+ * another. There are two devices, and their contexts are 0x1000 and 0x1001. They
  * have nonsense for properties, or with CUDADRV_HOPPER those of an H100. */
 #include <cuda.h>
 #include <stdarg.h>
@@ -13,14 +14,21 @@ static _Thread_local int depth;
 
 /* Appends a line, and returns the code that the call shall fail with. */
 static int note(const char *call, const char *format, ...) {
+  static char known[64];
+  static int made;
   char path[4096], failing[64] = "";
-  int code = 0;
+  int code = 0, after = 0;
   snprintf(path, sizeof path, "%s.fail", getenv("CUDADRV_RECORD"));
   FILE *f = fopen(path, "r");
   if (f) {
-    if (fscanf(f, "%63s %d", failing, &code) != 2) code = 0;
+    if (fscanf(f, "%63s %d %d", failing, &code, &after) < 2) code = 0;
     fclose(f);
   }
+  if (after > 0) {
+    if (strcmp(known, failing)) made = 0;
+    if (!strcmp(call, failing) && made++ < after) code = 0;
+  }
+  strcpy(known, failing);
   if (!(f = fopen(getenv("CUDADRV_RECORD"), "a"))) abort();
   fputs(call, f);
   va_list more;
