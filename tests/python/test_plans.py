@@ -333,13 +333,24 @@ def test_which_inputs_are_compiled():
         _C.executor(fd.fusion._core).has_plan(3)
 
 
-def test_a_device_that_torch_does_not_know(tmp_path):
-    """A driver with devices, under a torch for the CPU: what has no inputs runs on the CPU."""
+@pytest.fixture
+def with_devices(tmp_path) -> dict[str, str]:
+    """An environment with a driver that has devices, which do nothing, and an empty folder of kernels."""
     source = Path(__file__).parents[2] / "cudadrv/real/testdata/libcuda.c"
     library = tmp_path / "libcuda.so"
     headers = Path(torch.__file__).parents[1] / "nvidia/cuda_runtime/include"
     command = ["cc", f"-I{headers}", "-shared", "-fPIC", "-o", str(library), str(source)]
     subprocess.run(command, check=True)
+    return {
+        "NVFUSER_GO_LIBCUDA": str(library),
+        "CUDADRV_RECORD": str(tmp_path / "record"),
+        "CUDADRV_HOPPER": "1",
+        "NVFUSER_GO_CACHE_DIR": str(tmp_path / "kernels"),
+    }
+
+
+def test_a_device_that_torch_does_not_know(with_devices):
+    """A driver with devices, under a torch for the CPU: what has no inputs runs on the CPU."""
     script = """
         import torch
         torch.cuda.device_count = lambda: 0
@@ -348,9 +359,35 @@ def test_a_device_that_torch_does_not_know(tmp_path):
             fd.add_output(fd.ops.iota(4))
         print(fd.execute([])[0].tolist(), dict(health.report().lines)["CUDA devices"])
     """
-    environment = {
-        "NVFUSER_GO_LIBCUDA": str(library),
-        "CUDADRV_RECORD": str(tmp_path / "record"),
-        "CUDADRV_HOPPER": "1",
-    }
-    assert run_python(script, **environment) == "[0, 1, 2, 3] 2\n"
+    assert run_python(script, **with_devices) == "[0, 1, 2, 3] 2\n"
+
+
+def test_a_plan_with_calls_is_found_by_another_process(with_devices):
+    """It is not made again, as it would be kept again then. torch has no device, so what is planned does not run."""
+    script = """
+        from nvfuser_go import DataType, FusionDefinition, FusionError
+        with FusionDefinition() as fd:
+            x = fd.ops.cast(fd.ops.reshape(fd.ops.iota(16), [4, 4]), DataType.Float)
+            y = fd.ops.relu(fd.ops.linear(fd.ops.relu(x), x))
+            fd.add_output(fd.ops.linear(y, x))
+            fd.add_output(y)
+        try:
+            fd.execute([], device=0)
+        except FusionError as error:
+            print(error)
+    """
+    folder, record = Path(with_devices["NVFUSER_GO_CACHE_DIR"]), Path(with_devices["CUDADRV_RECORD"])
+
+    def run() -> tuple[list[Path], list[str]]:
+        record.write_text("")
+        assert "is needed" in run_python(script, **with_devices)
+        return sorted(folder.iterdir(), key=lambda path: (path.suffix, path.name)), record.read_text().splitlines()
+
+    kept = run()
+    *codes, plan = kept[0]
+    assert [path.suffix for path in codes] == [".cubin", ".cubin"]
+    same = folder.parent / "same"
+    same.hardlink_to(plan)  # so that no other file is taken for it
+    assert run() == kept and plan.samefile(same)
+    plan.write_bytes(plan.read_bytes()[:-1])
+    assert run() == kept and not plan.samefile(same)
