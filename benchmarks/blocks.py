@@ -1,18 +1,23 @@
 """Blocks of models on a GPU: kernels, time of a call and memory beside eager and torch.compile.
 
     python benchmarks/blocks.py [--size large|small] [--blocks REGEX] [--output DIR]
+    python benchmarks/blocks.py --count-only [--size large|small] [--blocks REGEX] [--output DIR]
 
 For each block of examples/blocks: how many kernels and copies a call has the device run, the median microseconds of a
 call with the wait for its end, and the MiB that it allocates at most beyond its inputs. Then what a segment more costs
-the host: the difference of calls of 12 kernels and of one. Writes JSON to benchmarks/results.
+the host: the difference of calls of 12 kernels and of one. With --count-only, which needs no GPU: how many kernels and
+calls of torch are planned, by us and by torch.compile (counted.py tells how). Writes JSON to benchmarks/results.
 """
 
 import argparse
 import importlib
 import json
+import logging
+import os
 import re
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 sys.path.insert(0, str(ROOT / "examples" / "blocks"))
 
+import counted  # noqa: E402
 from block import Block, Draw, copies  # noqa: E402
 from gpu import gpu, path  # noqa: E402
 from machine import description, provenance  # noqa: E402
@@ -129,6 +135,52 @@ def host_per_segment(calls: int = 2000) -> dict[str, float]:
     return {"one us": one, f"{SEGMENTS} us": many, "us a segment": (many - one) / added, "kernels": launched[SEGMENTS]}
 
 
+def count_block(block: Block, size: str) -> dict:
+    """What counted.py counts, or the words of why torch.compile plans nothing."""
+    row = {"nvfuser_go": counted.ours(block, size)}
+    try:
+        row["torch.compile"] = counted.theirs(block, size)
+    except Exception as error:  # of whatever kind torch.compile raises
+        row["torch.compile"] = {"error": " ".join(str(error).split())[:200]}
+    return row
+
+
+def counts(row: dict) -> list[str]:
+    ours, theirs = row["nvfuser_go"], row["torch.compile"]
+    shown = [f"{ours['kernels']} / {ours['calls']}", str(ours["fills"])]
+    if "error" in theirs:
+        return [*shown, "error", "", ""]
+    return [
+        *shown,
+        f"{theirs['kernels']} / {theirs['calls']}",
+        str(theirs["graphs"]),
+        str(sum(theirs["eager"].values())),
+    ]
+
+
+def count(chosen: list[Block], sizes: list[str], output: Path) -> None:
+    """Prints a table of counts and writes them."""
+    torch._logging.set_logs(all=logging.ERROR)  # each compilation is broken off, which torch warns of
+    described = {"name": counted.DEVICE, "cuda": torch.version.cuda}
+    result = {"machine": description(), "gpu": described, **provenance(), "sizes": {size: {} for size in sizes}}
+    print(
+        f"{counted.DEVICE}; {result['commit']}, {result['date']}; torch {torch.__version__}; kernels / calls of torch"
+    )
+    print("\n| block | size | nvfuser_go | fills | torch.compile | graphs | eager between them |")
+    print("| --- " * 7 + "|")
+    for size in sizes:
+        for block in chosen:
+            row = result["sizes"][size][block.name] = count_block(block, size)
+            print(f"| {block.name} | {size} | {' | '.join(counts(row))} |", flush=True)
+            write(output, result)
+
+
+def write(output: Path, result: dict) -> None:
+    file = path(output, result)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.with_name(file.name + "-blocks.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
 def cells(row: dict, column: str, names: tuple[str, ...] = ("kernels", "us", "MiB")) -> list[str]:
     found = row.get(column, {})
     return ["error" if "error" in found else f"{found[name]:.0f}" if name in found else "" for name in names]
@@ -136,29 +188,34 @@ def cells(row: dict, column: str, names: tuple[str, ...] = ("kernels", "us", "Mi
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", default="large", choices=["small", "large"])
+    parser.add_argument("--size", choices=["small", "large"], help="large; with --count-only both")
     parser.add_argument("--blocks", metavar="REGEX", default="", help="only blocks whose names have this")
     parser.add_argument("--no-compile", action="store_true", help="without torch.compile, which takes minutes")
+    parser.add_argument("--count-only", action="store_true", help="count what is planned, which needs no GPU")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results")
     arguments = parser.parse_args(argv)
+    chosen = [block for block in blocks() if re.search(arguments.blocks, block.name)]
+    if arguments.count_only:
+        with tempfile.TemporaryDirectory() as scratch:
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = scratch
+            count(chosen, [arguments.size] if arguments.size else ["small", "large"], arguments.output)
+        return 0
+    size = arguments.size or "large"
     if not torch.cuda.is_available():
         print("benchmarks/blocks.py needs a GPU that torch sees: torch.cuda.is_available() is False", file=sys.stderr)
         return 1
-    result = {"machine": description(), "gpu": gpu(), **provenance(), "size": arguments.size, "blocks": {}}
+    result = {"machine": description(), "gpu": gpu(), **provenance(), "size": size, "blocks": {}}
     result["host"] = host_per_segment()
-    print(f"{result['gpu']['name']}; {result['commit']}, {result['date']}; {arguments.size} sizes")
+    print(f"{result['gpu']['name']}; {result['commit']}, {result['date']}; {size} sizes")
     print("host: " + ", ".join(f"{name} {value:.2f}" for name, value in result["host"].items()))
     print("\n| block | kernels | us | MiB | eager: kernels | us | MiB | torch.compile: kernels | us | MiB |")
     print("| --- " * 10 + "|")
-    for block in blocks():
-        if re.search(arguments.blocks, block.name):
-            row = measure_block(block, arguments.size, not arguments.no_compile)
-            result["blocks"][block.name] = row
-            shown = [text for column in ("nvfuser_go", "eager", "torch.compile") for text in cells(row, column)]
-            print(f"| {block.name} | {' | '.join(shown)} |", flush=True)
-            file = path(arguments.output, result)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.with_name(file.name + "-blocks.json").write_text(json.dumps(result, indent=1) + "\n")
+    for block in chosen:
+        row = measure_block(block, size, not arguments.no_compile)
+        result["blocks"][block.name] = row
+        shown = [text for column in ("nvfuser_go", "eager", "torch.compile") for text in cells(row, column)]
+        print(f"| {block.name} | {' | '.join(shown)} |", flush=True)
+        write(arguments.output, result)
     return 0
 
 
