@@ -1,5 +1,6 @@
 """The benchmark on a GPU, as far as it goes without one: its rows are right, its statistics, thresholds and tables."""
 
+import importlib.util
 import json
 import math
 import re
@@ -15,6 +16,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import blocks  # noqa: E402
 import columns  # noqa: E402
+import counted  # noqa: E402
 import gpu  # noqa: E402
 import handwritten  # noqa: E402
 import report  # noqa: E402
@@ -406,3 +408,49 @@ def test_a_chain_is_as_many_kernels() -> None:
     fd = blocks.chain(3)
     (got,) = fd.execute([x], _enable_options=["simulate"])
     assert torch.allclose(got, x * 1.5 * (4 / 3) * 1.25)
+
+
+CODE_OF_A_GRAPH = """
+def call(self, args):
+    args.clear()
+    assert_size_stride(arg0, (4, 4), (4, 1))
+    with torch.cuda._DeviceGuard(0):
+        buf0 = empty_strided_cuda((4, 4), (4, 1), torch.float32)
+        cpp_fused_lift_fresh_0(buf9)
+        extern_kernels.mm(arg0, reinterpret_tensor(arg0, (4, 4), (1, 4), 0), out=buf0)
+        stream0 = get_raw_stream(0)
+        triton_poi_fused_relu_0.run(buf0, 16, stream=stream0)
+        buf1 = torch.ops.aten.topk.default(buf0, 2)
+        triton_poi_fused_relu_0.run(buf1, 16, stream=stream0)
+def benchmark_compiled_module(args):
+    triton_poi_fused_relu_0.run(buf0, 16, stream=stream0)
+"""
+
+
+def test_work_of_a_graph():
+    assert counted.work_of(CODE_OF_A_GRAPH) == {"kernels": 2, "calls": 2}
+
+
+def test_our_plan_is_counted():
+    block = next(b for b in blocks.blocks() if b.name == "linear_relu")
+    assert counted.ours(block, "small") == {"kernels": 30, "fills": 0, "calls": 30}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch answers for itself where there is a GPU")
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="torch.compile needs Triton to plan for a GPU")
+def test_counts_without_a_gpu(tmp_path):
+    """In a process of its own, as torch is made to believe in a device."""
+    program = [sys.executable, str(BENCHMARKS / "blocks.py"), "--count-only", "--size", "small", "--blocks", "cross_"]
+    done = subprocess.run([*program, "--output", str(tmp_path)], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    (file,) = tmp_path.glob("*-blocks.json")
+    kept = json.loads(file.read_text())
+    assert kept["gpu"]["name"] == "planned for sm_90 without a GPU"
+    rows = kept["sizes"]["small"]
+    assert set(rows) == {"cross_entropy_forward", "cross_entropy_backward"}
+    for name, row in rows.items():
+        theirs = row["torch.compile"]
+        assert "error" not in theirs, theirs
+        assert (theirs["graphs"], theirs["calls"], theirs["eager"]) == (1, 0, {})
+        assert 1 <= theirs["kernels"] <= 8
+        assert f"| {name} | small | {row['nvfuser_go']['kernels']} / 0 |" in done.stdout
