@@ -187,9 +187,9 @@ class Scheduling:
         found = globals()[name]
 
         def bound(*args: Any, **kwargs: Any) -> Any:
-            from nvfuser_go.fusion import FusionGuard
+            from nvfuser_go.fusion import ActiveFusion
 
-            with FusionGuard(self._fusion()):
+            with ActiveFusion(self._fusion()):
                 return found(*args, **kwargs)
 
         bound.__name__, bound.__doc__ = name, found.__doc__

@@ -24,11 +24,11 @@ static int note(const char *call, const char *format, ...) {
     if (fscanf(f, "%63s %d %d", failing, &code, &after) < 2) code = 0;
     fclose(f);
   }
-  if (after > 0) {
-    if (strcmp(known, failing)) made = 0;
-    if (!strcmp(call, failing) && made++ < after) code = 0;
+  if (strcmp(known, failing)) {
+    strcpy(known, failing);
+    made = 0;
   }
-  strcpy(known, failing);
+  if (after > 0 && !strcmp(call, failing) && made++ < after) code = 0;
   if (!(f = fopen(getenv("CUDADRV_RECORD"), "a"))) abort();
   fputs(call, f);
   va_list more;
