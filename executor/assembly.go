@@ -173,8 +173,12 @@ func (a *assembly) locate() error {
 			a.at[v] = a.input(i)
 		}
 	}
+	outputs := map[core.ValID][]int{}
+	for k, o := range a.f.Outputs() {
+		outputs[o.Val] = append(outputs[o.Val], k)
+	}
 	for _, v := range a.program.Empty {
-		if err := a.placeDense(v, false); err != nil {
+		if err := a.placeDense(v, outputs[v], false); err != nil {
 			return err
 		}
 	}
@@ -194,7 +198,7 @@ func (a *assembly) locate() error {
 			case alias != core.NoVal && !read[v] && !a.apart[v]:
 				a.at[v] = a.at[s.Inputs[slices.Index(s.Fusion.Inputs(), alias)].Val]
 			default:
-				err = a.placeDense(v, s.Kind == segmenter.TorchCall)
+				err = a.placeDense(v, outputs[v], s.Kind == segmenter.TorchCall)
 			}
 			if err != nil {
 				return err
@@ -204,25 +208,29 @@ func (a *assembly) locate() error {
 	return nil
 }
 
-// placeDense has v lie where an output belongs, if it is one and lies there in this
-// way, else in a workspace.
-func (a *assembly) placeDense(v core.ValID, isResult bool) error {
+// placeDense has v lie where one of the outputs belongs that it is, if it lies there in
+// this way, else in a workspace.
+func (a *assembly) placeDense(v core.ValID, outputs []int, isResult bool) error {
 	sizes, err := a.b.Shape(v)
 	if err != nil {
 		return err
 	}
 	strides := denseStrides(a.f, v, sizes, a.orders[v])
-	for k, o := range a.f.Outputs() {
-		if d := &a.p.Outputs[k]; o.Val == v && d.Alias < 0 && slices.Equal(d.Strides, strides) {
+	for _, k := range outputs {
+		if d := &a.p.Outputs[k]; d.Alias < 0 && slices.Equal(d.Strides, strides) {
 			a.at[v] = a.output(k)
 			return nil
 		}
 	}
-	t := a.f.Val(v).DType
-	w := Workspace{Result: isResult, Tensor: true, DType: t, Sizes: slices.Clone(sizes), Strides: strides}
-	w.Bytes = (&OutputDescription{DType: t, Sizes: sizes, Strides: strides}).NumBytes()
-	a.at[v] = &located{a.workspace(w), t, w.Sizes, strides, wellAligned, false, true}
+	a.at[v] = a.tensor(a.f.Val(v).DType, slices.Clone(sizes), strides, isResult)
 	return nil
+}
+
+// tensor adds a workspace for a tensor, which a call of torch makes if isResult is set.
+func (a *assembly) tensor(t dtype.Type, sizes, strides []int64, isResult bool) *located {
+	bytes := (&OutputDescription{DType: t, Sizes: sizes, Strides: strides}).NumBytes()
+	m := a.workspace(Workspace{Bytes: bytes, Result: isResult, Tensor: true, DType: t, Sizes: sizes, Strides: strides})
+	return &located{m, t, sizes, strides, wellAligned, false, true}
 }
 
 // view returns where the result of a view lies: in its operand.

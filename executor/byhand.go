@@ -72,8 +72,7 @@ func (a *assembly) placeByHand(c *compiled) error {
 			a.at[v] = a.output(k)
 			continue
 		}
-		w := Workspace{Bytes: (&OutputDescription{DType: d.DType, Sizes: d.Sizes, Strides: written}).NumBytes()}
-		a.at[v] = &located{a.workspace(w), d.DType, d.Sizes, written, wellAligned, false, false}
+		a.at[v] = a.tensor(d.DType, d.Sizes, written, false)
 	}
 	a.pieces = []*piece{{Segment: s, task: c.task, c: c}}
 	return a.emit()

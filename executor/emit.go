@@ -51,9 +51,7 @@ func (a *assembly) copyInputs() error {
 		}
 		to := a.output(k)
 		if d.Alias >= 0 {
-			strides := compact(d)
-			w := Workspace{Bytes: (&OutputDescription{DType: d.DType, Sizes: d.Sizes, Strides: strides}).NumBytes(), Tensor: true, DType: d.DType, Sizes: d.Sizes, Strides: strides}
-			to = &located{a.workspace(w), d.DType, d.Sizes, strides, wellAligned, false, true}
+			to = a.tensor(d.DType, d.Sizes, compact(d), false)
 			a.late = append(a.late, lateCopy{to, k})
 		}
 		about := fmt.Sprintf("output %d from %s", k, a.f.Name(o.Val))
