@@ -17,7 +17,8 @@
 //
 // It says where each tensor lies (locate), has the kernels made side by side, those
 // that are alike once (compile.go), fills parameter structures (emit.go), and decides
-// which memory is there when (arrange.go): phases end with calls of torch. What
+// which memory is there when (arrange.go): phases end with calls of torch, and where
+// that leaves less memory at a time (arrange_phases.go). What
 // lowering or the device refuses is noted, and the fusion is cut again: any fusion runs
 // that torch computes. A kernel that cannot write an output to the memory of an input
 // writes to a workspace, which is copied at the end. With [Cache.Scheduled] the one

@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -133,5 +134,33 @@ func TestPhases(t *testing.T) {
 			requireMemory(t, plan)
 			require.Equal(t, test.want, phasesOf(plan))
 		})
+	}
+}
+
+// TestBlockMemory follows the phases of the blocks of the corpus, parted as they are and wherever
+// they may be.
+func TestBlockMemory(t *testing.T) {
+	files, err := filepath.Glob("../tests/go/testdata/corpus/blocks/*.fusion")
+	require.NoError(t, err)
+	for _, file := range files {
+		b := readBlock(t, file)
+		if b.f.NumExprs() > 1000 {
+			continue // its layers are blocks too
+		}
+		follow := func(name string) (phases int) {
+			e, err := executor.NewCache(1, h100s(1)).Executor(b.f)
+			require.NoError(t, err)
+			plan, err := e.Plan(b.inputs[name])
+			requireNoError(t, err)
+			requireMemory(t, plan)
+			return len(plan.Device.Phases)
+		}
+		for _, name := range b.names {
+			few := follow(name)
+			undo := executor.PartAlways()
+			many := follow(name)
+			undo()
+			require.GreaterOrEqual(t, many, few)
+		}
 	}
 }

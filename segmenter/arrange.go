@@ -76,7 +76,7 @@ func (a *arrangement) aliases(readers map[core.ValID][]int32) {
 		_, twice := a.inPlace[o.Val]
 		if at := a.g.values[o.Val].node; o.Alias != core.NoVal && at != none && !twice && a.parts[a.of[at]].scheduler != "" {
 			writer := a.of[at]
-			out.InPlace = !a.reaches(writer, readers[o.Alias])
+			out.InPlace = !a.reaches(writer, readers[o.Alias]) && !a.seesOtherwise(writer, o.Alias)
 			if out.InPlace {
 				a.inPlace[o.Val] = o.Alias
 				for _, r := range readers[o.Alias] {
@@ -88,6 +88,14 @@ func (a *arrangement) aliases(readers map[core.ValID][]int32) {
 		}
 		p.Outputs = append(p.Outputs, out)
 	}
+}
+
+// seesOtherwise reports whether part i reads a view of v: lowering does not know that what is
+// written to v changes that.
+func (a *arrangement) seesOtherwise(i int32, v core.ValID) bool {
+	return slices.ContainsFunc(a.parts[i].nodes, func(n int32) bool {
+		return slices.ContainsFunc(a.g.nodes[n].reads, func(u core.ValID) bool { return u != v && a.memoryOf(u) == v })
+	})
 }
 
 // reaches reports whether one of parts, other than from, runs after from, or so many

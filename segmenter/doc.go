@@ -11,8 +11,9 @@
 //  1. Every expression that the outputs need is a node, but for those that are
 //     forwarded: cheap ones, such as a broadcast, a cast to a wider type or a mask
 //     made from positions. Whoever reads their result computes it again, from
-//     what is stored. They are nodes too where the result itself must be in memory;
-//     one that calls of torch alone read is a view, if it lies in its operand's.
+//     what is stored. They are nodes too where the result itself must be in memory:
+//     views, if it lies in its operand's and calls of torch read it, or kernels to which
+//     it lies as if it had been computed. A reshape is forwarded if it is such a view.
 //  2. In the order of [core.Fusion.Order] each node joins the groups that compute what
 //     it reads, or that read what it reads, the pair that saves most time first. What is
 //     known of a group is a summary: bytes, instructions, the elements that it runs
@@ -21,7 +22,8 @@
 //  3. The schedulers are asked about each group that is left. One that none takes is
 //     halved. An expression that none takes alone with what is forwarded to it has that
 //     stored, one that none takes then is a call of torch, and the cut is made again.
-//  4. Groups are put in order, and become segments.
+//  4. Groups are put in order, and become segments. One that takes more memory than it
+//     reads of others waits until its result is needed.
 //
 // # Invariants
 //

@@ -169,7 +169,7 @@ func (g *graph) readsDirectly(id core.ExprID) bool {
 // if it lies there as what is computed does.
 func (g *graph) isView(id core.ExprID) bool {
 	e := g.f.Expr(id)
-	return g.chain[id] > 0 && maySee(e.Op) && !g.values[e.Out[0]].output && (!g.copied[id] || g.liesDense(e))
+	return g.chain[id] > 0 && maySee(e.Op) && !g.values[e.Out[0]].output && !g.isOfHost(e) && (!g.copied[id] || g.liesDense(e))
 }
 
 // forward decides whether an expression is computed again by those who read it.

@@ -80,9 +80,11 @@ func TestRules(t *testing.T) {
 			[]string{"kernel: exp", "view: reshape", "kernel: index_select"}},
 		{"a view that a gather reads, in another order", matrix + "%1 = tensor i64 [64, 1] contiguity=[yes, none]\n%2 = exp %0\n%3 = permute %2 dims=[1, 0]\n%4 = index_select %3, %1 dim=0\noutput %4",
 			[]string{"kernel: exp permute", "kernel: index_select"}},
+		{"a view of a number of the host", "%0 = tensor f32 [] contiguity=[] cpu\n%1 = broadcast %0 is_broadcast_dim=[true]\n%2 = broadcast %1 is_broadcast_dim=[true, false]\n%3 = matmul %2, %2\noutput %3",
+			[]string{"kernel: broadcast broadcast", "torch call: matmul"}},
 		{"results of calls that are joined", matrix + "%1 = matmul %0, %0\n%2 = reshape %1 new_shape=[128, 32]\n%3 = matmul %0, %1\n%4 = reshape %3 new_shape=[128, 32]\n%5 = cat [%2, %4] dim=1 manual_padding=false\noutput %5",
 			[]string{"torch call: matmul", "torch call: matmul", "view: reshape", "view: reshape", "kernel: cat"}},
-		{"what takes memory waits until it is needed", matrix + "%1 = sin %0\n%2 = matmul %0, %0\n%3 = matmul %2, %0\n%4 = matmul %3, %1\noutput %4",
+		{"what takes memory waits until it is needed", matrix + "%1 = sin %0\n%2 = matmul %0, %0\n%3 = matmul %2, %0\n%4 = matmul %1, %3\noutput %4",
 			[]string{"torch call: matmul", "torch call: matmul", "kernel: sin", "torch call: matmul"}},
 		{"what frees memory does not wait", matrix + "%1 = matmul %0, %0\n%2 = sum %1 dims=[0] keepdim=false dtype=f32\n%3 = matmul %0, %0\n%4 = matmul %3, %0\n%5 = broadcast %2 is_broadcast_dim=[true, false]\n%6 = add %5, %4\noutput %6",
 			[]string{"torch call: matmul", "kernel: sum", "torch call: matmul", "torch call: matmul", "kernel: broadcast add"}},
@@ -128,6 +130,9 @@ func TestRules(t *testing.T) {
 			if strings.HasPrefix(test.text, "%0 = tensor bf16 [64] ") {
 				shape[0] = []int64{64}
 			}
+			if strings.HasPrefix(test.text, "%0 = tensor f32 [] ") {
+				shape[0] = []int64{}
+			}
 			if strings.Count(test.text, "= tensor") > 1 {
 				shape = append(shape, map[bool][]int64{true: {64, 1}, false: {64, 64}}[sizes > 0])
 			}
@@ -159,6 +164,8 @@ func TestInPlace(t *testing.T) {
 			[]string{"kernel: exp", "torch call: matmul"}},
 		{"before a reader of a view that needs it", matrix + "%1 = exp %0\n%2 = permute %0 dims=[1, 0]\n%3 = matmul %1, %2\noutput %1 alias %0\noutput %3", []bool{false, false},
 			[]string{"kernel: exp", "view: permute", "torch call: matmul"}},
+		{"by who reads a view", matrix + "%1 = tensor i64 [64, 1] contiguity=[yes, none]\n%2 = reshape %0 new_shape=[4096, 1]\n%3 = index_select %2, %1 dim=0\n%4 = add %0, %3\noutput %4 alias %0", []bool{false},
+			[]string{"view: reshape", "kernel: index_select add"}},
 		{"by a call", matrix + "%1 = matmul %0, %0\noutput %1 alias %0", []bool{false}, []string{"torch call: matmul"}},
 		{"an input into another", matrix + "%1 = tensor f32 [64, 64] contiguity=[yes, yes]\noutput %0 alias %1", []bool{false}, nil},
 		{"two that read each other", matrix + "%1 = tensor f32 [64, 64] contiguity=[yes, yes]\n%2 = matmul %0, %1\n%3 = add %2, %0\n%4 = matmul %1, %0\n%5 = sub %4, %1\noutput %3 alias %0\noutput %5 alias %1",
@@ -166,6 +173,9 @@ func TestInPlace(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			shapes := [][]int64{{64, 64}, {64, 64}}[:strings.Count(test.text, "= tensor")]
+			if strings.Contains(test.text, "[64, 1] contiguity") {
+				shapes[1] = []int64{64, 1}
+			}
 			x := parsed(t, test.text, shapes...)
 			p, err := x.check(Options{})
 			require.NoError(t, err)

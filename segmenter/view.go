@@ -150,6 +150,21 @@ func (g *graph) viewed(e *core.Expr) []int64 {
 	return strides
 }
 
+// isOfHost reports whether the result of e, of which maySee holds, would lie in a tensor of the
+// host, which kernels get by value.
+func (g *graph) isOfHost(e *core.Expr) bool {
+	for {
+		x := e.Args[0].Tensor
+		d := g.f.Val(x).Def
+		if d == core.NoExpr {
+			return g.f.Val(x).Domain.CPU
+		}
+		if e = g.f.Expr(d); g.chain[d] == 0 || !maySee(e.Op) {
+			return false
+		}
+	}
+}
+
 // liesDense reports whether the result of e, seen in the memory of its operand, lies as if it
 // had been computed: at the first element, without gaps, in its order.
 func (g *graph) liesDense(e *core.Expr) bool {
