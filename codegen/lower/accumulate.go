@@ -131,14 +131,14 @@ func (a *accumulation) values(s *kir.For, f fold, n int64) each {
 	e := each{fold: f, buffer: a.b.Buffer(a.name("each"), kir.Local, f.types[0], a.t.Int(size)), identity: a.b.Const(f.identity(0))}
 	k.Buffers[e.buffer].Align, k.Buffers[e.buffer].Registers = 16, true
 	e.own = a.b.At(e.buffer, a.t.Mod(k.Symbols[s.Symbol].Expr, a.t.Int(size)))
-	x := make([]kir.ValueID, size)
-	for i := range x {
-		at := a.b.At(e.buffer, a.t.Int(int64(i)))
-		if x[i] = a.loadFrom(at); size < n {
+	var each [][]kir.ValueID
+	for i := range size {
+		at := a.b.At(e.buffer, a.t.Int(i))
+		if each = append(each, []kir.ValueID{a.loadFrom(at)}); size < n {
 			e.initial = append(e.initial, kir.Assign{Dst: at, Value: e.identity})
 		}
 	}
-	e.total = a.tree(f, x)
+	e.total = a.combineAll(f, each)[0]
 	return e
 }
 
@@ -158,13 +158,4 @@ func (a *accumulation) added(s *kir.For, x kir.Assign) (kir.ValueID, bool) {
 	}
 	old := &k.Values[v.Args[0]]
 	return v.Args[1], old.Kind == kir.Load && old.Access.Buffer == x.Dst.Buffer && old.Access.Index == x.Dst.Index
-}
-
-// tree folds values of one result in pairs, then pairs of pairs.
-func (l *lowering) tree(f fold, x []kir.ValueID) kir.ValueID {
-	if len(x) == 1 {
-		return x[0]
-	}
-	half := (len(x) + 1) / 2
-	return l.combine(f, []kir.ValueID{l.tree(f, x[:half])}, []kir.ValueID{l.tree(f, x[half:])})[0]
 }

@@ -14,369 +14,417 @@ import (
 // warp is the number of lanes that shuffle.
 const warp = 32
 
-// acrossThreads emits a reduction of which threads or blocks each have a part.
-// Every thread of the block gets the result of the block; of several blocks, the
-// last to arrive gets that of all.
-func (c *context) acrossThreads(id core.ExprID, f fold, g guard, across []schedule.Parallel) error {
-	e := c.f.Expr(id)
-	part := make([]kir.BufferID, len(f.types))
-	for k, t := range f.types {
-		part[k] = c.b.Local(c.name("part"), t)
-		c.b.Store(c.b.Const(f.identity(k)), part[k])
-	}
-	adds := guard{tests: g.tests, once: g.once} // every thread goes on with a state
-	err := c.under(&guarded{id: id, g: adds, fold: &f}, c.all(c.conditions(g.tests), g.once), func() error {
-		x, err := c.contribution(e, f)
-		if f.op == core.WelfordOp {
-			x = append(x, c.b.Const(core.ConvertScalar(f.types[1], scalar.Value{Type: dtype.Int})), c.b.Number(f.types[2], 1))
-		}
-		if err == nil {
-			for k := range part {
-				c.b.Store(x[k], part[k])
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	r := &threadReduction{context: c, fold: f, part: part}
-	if err := r.split(across); err != nil {
-		return err
-	}
-	r.block()
-	if len(r.blocks) > 0 {
-		if err := r.grid(id); err != nil {
-			return err
-		}
-	}
-	return c.storeReduced(id, f, r)
-}
-
-// storeReduced folds the results into the tensors, in the threads that write
-// them. One tensor may have room for points without an element where another has
-// not.
-func (c *context) storeReduced(id core.ExprID, f fold, r *threadReduction) error {
-	w := c.context(c.tensor.v, true)
-	g, err := w.guard(id, true)
-	if err != nil {
-		return err
-	}
-	for _, v := range c.f.Expr(id).Out[1:] {
-		other, err := c.lowering.context(v, true).guard(id, true)
-		if err != nil {
-			return err
-		}
-		g.tests = append(g.tests, other.tests...)
-	}
-	_, valid := c.limits(c.f.Expr(id))
-	if x, ok := c.limited[c.tensor.v]; ok {
-		valid = c.t.And(valid, x.valid)
-	}
-	return c.conditional(c.all(c.conditions(g.tests), g.among, []scalar.ID{valid}), func() error {
-		if len(r.blocks) == 0 {
-			return w.accumulate(c.f.Expr(id), f, r.state())
-		}
-		for k, v := range c.f.Expr(id).Out { // nothing was there before
-			dst, err := w.write(v)
-			if err != nil {
-				return err
-			}
-			c.assign(dst, r.b.Load(r.part[k]))
-		}
-		return nil
-	})
-}
-
-// A threadReduction combines one state per thread.
-type threadReduction struct {
-	*context
-	fold   fold
-	part   []kir.BufferID // of the thread
-	dims   []int          // of the block, reduced
+// A meeting combines the parts of exchanges over the same threads and blocks.
+type meeting struct {
+	*lowering
+	v      core.ValID // of which a refusal speaks
+	list   []*exchange
+	dims   []int // of the block, reduced
 	kept   []int
 	blocks []schedule.Parallel
 	size   [3]int64 // of the block
+	lanes  [3]int64 // of a dimension in a warp, if whole is set
+	stride [3]int64 // in lanes, along a dimension
+	whole  bool     // a warp has the same shape everywhere
+}
+
+// combineParts emits what gives every thread of the block the results of the
+// block; of several blocks, the last one to arrive gets those of all.
+func (l *lowering) combineParts(list []*exchange) error {
+	m := &meeting{lowering: l, v: l.f.Expr(list[0].id).Out[0], list: list}
+	if err := m.split(list[0].across); err != nil {
+		return err
+	}
+	m.block()
+	if len(m.blocks) == 0 {
+		return nil
+	}
+	return m.grid()
 }
 
 // split sorts the dimensions. Those of the block must be constants: scratch
 // memory and shuffles depend on them.
-func (r *threadReduction) split(across []schedule.Parallel) error {
+func (m *meeting) split(across []schedule.Parallel) error {
+	stride := int64(1)
+	m.whole = true
 	for i := range 3 {
-		d := r.dimension(schedule.TIDx + schedule.Parallel(i))
-		reduced := slices.Contains(across, d.parallel)
-		if r.size[i] = 1; !d.used {
-			continue
+		d := m.dimension(schedule.TIDx + schedule.Parallel(i))
+		m.size[i] = 1
+		if d.used {
+			n, ok := m.t.ConstInt(d.extent)
+			if !ok {
+				return m.refuse("block size", m.v, "%s is reduced across threads and the block has %s of them along %v, which is not a constant",
+					m.f.Name(m.v), m.b.Kernel().Expr(d.extent), d.parallel)
+			}
+			if m.size[i] = n; slices.Contains(across, d.parallel) {
+				m.dims = append(m.dims, i)
+			} else {
+				m.kept = append(m.kept, i)
+			}
 		}
-		n, ok := r.t.ConstInt(d.extent)
-		if !ok {
-			return r.refuse("block size", r.tensor.v, "%s is reduced across threads and the block has %s of them along %v, which is not a constant",
-				r.f.Name(r.tensor.v), r.b.Kernel().Expr(d.extent), d.parallel)
-		}
-		if r.size[i] = n; reduced {
-			r.dims = append(r.dims, i)
-		} else {
-			r.kept = append(r.kept, i)
-		}
+		room := warp / stride
+		m.lanes[i], m.stride[i] = min(m.size[i], room), stride
+		m.whole = m.whole && m.size[i]%m.lanes[i] == 0 && bits.OnesCount64(uint64(m.lanes[i])) == 1
+		stride *= m.lanes[i]
 	}
 	for _, p := range across {
 		if p.IsBlock() {
-			r.blocks = append(r.blocks, p)
+			m.blocks = append(m.blocks, p)
 		}
 	}
 	return nil
 }
 
+// thread returns the index of the thread.
+func (m *meeting) thread(dim int) index {
+	if d := m.dimension(schedule.TIDx + schedule.Parallel(dim)); d.used {
+		return d.symbol
+	}
+	return m.t.Int(0)
+}
+
 // linear returns the row-major number of the thread among those that differ in
 // dims, the last dimension first, and how many they are.
-func (r *threadReduction) linear(dims []int) (index, int64) {
-	at, n := r.t.Int(0), int64(1)
-	for i := len(dims) - 1; i >= 0; i-- {
-		size := r.size[dims[i]]
-		at = r.t.Add(r.t.Mul(at, r.t.Int(size)), r.dimension(schedule.TIDx+schedule.Parallel(dims[i])).symbol)
+func (m *meeting) linear(dims []int) (index, int64) {
+	return m.number(dims, func(i int) (index, int64) { return m.thread(i), m.size[i] })
+}
+
+// lane returns the number of the lane among those of a warp that differ in dims.
+func (m *meeting) lane(dims []int) (index, int64) {
+	return m.number(dims, func(i int) (index, int64) { return m.t.Mod(m.thread(i), m.t.Int(m.lanes[i])), m.lanes[i] })
+}
+
+// warps returns the number of the warp among those that differ in dims.
+func (m *meeting) warps(dims []int) (index, int64) {
+	return m.number(dims, func(i int) (index, int64) {
+		return m.t.FloorDiv(m.thread(i), m.t.Int(m.lanes[i])), m.size[i] / m.lanes[i]
+	})
+}
+
+func (m *meeting) number(dims []int, along func(dim int) (index, int64)) (index, int64) {
+	at, n := m.t.Int(0), int64(1)
+	for _, i := range slices.Backward(dims) {
+		x, size := along(i)
+		at = m.t.Add(m.t.Mul(at, m.t.Int(size)), x)
 		n *= size
 	}
 	return at, n
 }
 
-func (r *threadReduction) state() []kir.ValueID {
-	x := make([]kir.ValueID, len(r.part))
-	for k, b := range r.part {
-		x[k] = r.b.Load(b)
-	}
-	return x
-}
-
-func (r *threadReduction) set(x []kir.ValueID) {
-	for k, v := range x {
-		r.b.Store(v, r.part[k])
-	}
-}
-
-// block gives every thread the combination of the block: by shuffles where the
-// threads along x are whole warps or a fraction of one, else by a tree in
-// shared memory.
-func (r *threadReduction) block() {
-	if len(r.dims) == 0 {
+// each emits body for each part of x, with the number of the part.
+func (m *meeting) each(x *exchange, body func(i index)) {
+	if x.count == 1 {
+		body(m.t.Int(0))
 		return
 	}
-	if n := r.size[0]; len(r.dims) == 1 && r.dims[0] == 0 {
-		switch {
-		case n <= warp && bits.OnesCount64(uint64(n)) == 1:
-			r.butterfly(n)
-			return
-		case n%warp == 0:
-			r.butterfly(warp)
-			r.acrossWarps(n / warp)
-			return
-		}
-	}
-	r.tree()
+	m.b.Repeat(m.loopName(), x.count, kir.UnrollFull, body)
 }
 
-// butterfly gives each lane the combination of its group of n, the same bits.
-func (r *threadReduction) butterfly(n int64) {
-	for lane := n / 2; lane > 0; lane /= 2 {
-		own := r.state()
-		other := make([]kir.ValueID, len(own))
-		for k, v := range own {
-			other[k] = r.temporary("other", r.b.Shuffle(kir.ShuffleXor, v, lane, int(n)))
-		}
-		r.set(r.combine(r.fold, own, other))
+// eachPart emits body for each part of each exchange.
+func (m *meeting) eachPart(body func(x *exchange, i index)) {
+	for _, x := range m.list {
+		m.each(x, func(i index) { body(x, i) })
 	}
-	if r.fold.isSymmetric() || n == 1 {
-		return
-	}
-	first := r.state()
-	for k, v := range first {
-		first[k] = r.temporary("first", r.b.ShuffleAt(v, r.t.Int(0), int(n)))
-	}
-	r.set(first)
 }
 
-// acrossWarps combines n warps along x: the first lane of each writes, and every
-// warp reads all.
-func (r *threadReduction) acrossWarps(n int64) {
-	if n == 1 {
+func (m *meeting) access(x *exchange, k int, i index) kir.Access {
+	if x.count == 1 {
+		return m.b.At(x.parts[k])
+	}
+	return m.b.At(x.parts[k], i)
+}
+
+func (m *meeting) state(x *exchange, i index) []kir.ValueID {
+	state := make([]kir.ValueID, len(x.parts))
+	for k := range state {
+		state[k] = m.loadFrom(m.access(x, k, i))
+	}
+	return state
+}
+
+func (m *meeting) set(x *exchange, i index, state []kir.ValueID) {
+	for k, v := range state {
+		m.b.Add(kir.Assign{Dst: m.access(x, k, i), Value: v})
+	}
+}
+
+func (m *meeting) nothing(x *exchange) []kir.ValueID {
+	state := make([]kir.ValueID, len(x.parts))
+	for k := range state {
+		state[k] = m.b.Const(x.fold.identity(k))
+	}
+	return state
+}
+
+// block gives every thread the combinations of the block.
+func (m *meeting) block() {
+	switch {
+	case len(m.dims) == 0:
+	case !m.whole:
+		m.levels()
+	default:
+		_, n := m.lane(m.dims)
+		_, rows := m.warps(m.dims)
+		m.butterfly(n)
+		if rows > 1 {
+			m.acrossWarps(rows)
+		} else {
+			m.equal(n)
+		}
+	}
+}
+
+// masks returns what the numbers of lanes are xored with to reach the other lanes
+// of a group of n, of those that differ in the reduced dimensions: the greatest
+// first.
+func (m *meeting) masks(n int64) []int64 {
+	var list []int64
+	for _, i := range m.dims {
+		for lane := int64(1); lane < m.lanes[i]; lane *= 2 {
+			list = append(list, lane*m.stride[i])
+		}
+	}
+	list = list[:bits.Len64(uint64(n))-1]
+	slices.Reverse(list)
+	return list
+}
+
+// butterfly gives each lane the combination of its group of n, in the bits of some
+// order.
+func (m *meeting) butterfly(n int64) {
+	masks := m.masks(n)
+	for _, mask := range masks {
+		m.eachPart(func(x *exchange, i index) {
+			own := m.state(x, i)
+			other := make([]kir.ValueID, len(own))
+			for k, v := range own {
+				other[k] = m.temporary("other", m.b.Shuffle(kir.ShuffleXor, v, mask, int(2*masks[0])))
+			}
+			m.set(x, i, m.combine(x.fold, own, other))
+		})
+	}
+}
+
+// equal gives the lanes of a group of n the bits of the first of them.
+func (m *meeting) equal(n int64) {
+	masks := m.masks(n)
+	if len(masks) == 0 {
 		return
 	}
-	row, rows := r.linear(r.kept)
-	scratch := r.scratch(rows, n)
-	x := r.dimension(schedule.TIDx).symbol
-	lane, number := r.t.Mod(x, r.t.Int(warp)), r.t.FloorDiv(x, r.t.Int(warp))
-	r.b.If(r.t.Eq(lane, r.t.Int(0)), func() {
-		for k, v := range r.state() {
-			r.b.Store(v, scratch[k], row, number)
+	first := m.t.Int(0)
+	for _, i := range m.kept {
+		if m.stride[i] < 2*masks[0] {
+			first = m.t.Add(first, m.t.Mul(m.t.Mod(m.thread(i), m.t.Int(m.lanes[i])), m.t.Int(m.stride[i])))
 		}
-	}, nil)
-	group := int64(2)
-	for group < n {
+	}
+	for _, x := range m.list {
+		if x.fold.isSymmetric() {
+			continue
+		}
+		m.each(x, func(i index) {
+			state := m.state(x, i)
+			for k, v := range state {
+				state[k] = m.temporary("first", m.b.ShuffleAt(v, first, int(2*masks[0])))
+			}
+			m.set(x, i, state)
+		})
+	}
+}
+
+// maxReads bounds what the warps of a block together read of the parts of its
+// warps, in instructions. Beyond it a barrier more costs less.
+const maxReads = 128
+
+// acrossWarps combines what groups of lanes have, in rows warps: the first lane of
+// each writes it to shared memory.
+func (m *meeting) acrossWarps(rows int64) {
+	lane, lanes := m.lane(m.dims)
+	row, _ := m.warps(m.dims)
+	column, columns := m.linear(m.kept)
+	scratch := m.scratch(rows, columns)
+	m.whenever(m.t.Eq(lane, m.t.Int(0)), func() { m.leave(scratch, row, column, columns) })
+	var parts int64
+	for _, x := range m.list {
+		parts += x.count * int64(len(x.parts))
+	}
+	perLane := (rows + lanes - 1) / lanes
+	if threads := m.size[0] * m.size[1] * m.size[2]; perLane*parts*threads/warp > maxReads {
+		m.byColumns(scratch, rows, column, columns)
+		return
+	}
+	group := int64(1)
+	for group < min(rows, lanes) {
 		group *= 2
 	}
-	at := r.t.Mod(x, r.t.Int(group))
-	for k := range r.part {
-		r.b.Store(r.b.Const(r.fold.identity(k)), r.part[k])
-	}
-	_ = r.conditional(r.t.Lt(at, r.t.Int(n)), func() error {
-		for k := range r.part {
-			r.b.Store(r.b.Load(scratch[k], row, at), r.part[k])
+	at := m.t.Mod(lane, m.t.Int(group))
+	m.eachPart(func(x *exchange, i index) {
+		var states [][]kir.ValueID
+		for j := range perLane {
+			row := m.t.Add(at, m.t.Int(j*group))
+			states = append(states, m.read(x, scratch, m.t.Lt(row, m.t.Int(rows)), row, m.t.Add(m.t.Mul(i, m.t.Int(columns)), column)))
 		}
-		return nil
+		m.set(x, i, m.combineAll(x.fold, states))
 	})
-	r.butterfly(group)
+	m.butterfly(group)
+	m.equal(group)
 }
 
-// tree folds the upper half of the threads onto the lower until one is left.
-func (r *threadReduction) tree() {
-	column, columns := r.linear(r.kept)
-	at, n := r.linear(r.dims)
+// leave writes the parts of the thread to a row of scratch memory.
+func (m *meeting) leave(scratch map[*exchange]scratch, row, column index, columns int64) {
+	m.eachPart(func(x *exchange, i index) {
+		for k, v := range m.state(x, i) {
+			m.b.Add(kir.Assign{Dst: scratch[x].at(m, k, row, m.t.Add(m.t.Mul(i, m.t.Int(columns)), column)), Value: v})
+		}
+	})
+}
+
+// read returns a state in scratch memory, that of nothing where it does not exist.
+func (m *meeting) read(x *exchange, scratch map[*exchange]scratch, exists scalar.ID, row, column index) []kir.ValueID {
+	state := make([]kir.ValueID, len(x.parts))
+	own := make([]kir.BufferID, len(x.parts))
+	for k := range state {
+		state[k] = m.loadFrom(scratch[x].at(m, k, row, column))
+	}
+	if n, ok := m.t.ConstInt(exists); ok && n != 0 {
+		for k, v := range state {
+			if len(state) > 1 { // each is used several times
+				state[k] = m.temporary("row", v)
+			}
+		}
+		return state
+	}
+	for k, t := range x.fold.types {
+		own[k] = m.b.Local(m.name("row"), t)
+	}
+	m.b.If(exists, func() {
+		for k, v := range state {
+			m.b.Store(v, own[k])
+		}
+	}, func() {
+		for k, v := range m.nothing(x) {
+			m.b.Store(v, own[k])
+		}
+	})
+	for k := range state {
+		state[k] = m.b.Load(own[k])
+	}
+	return state
+}
+
+// byColumns has each thread fold the rows of some columns, which all threads read
+// after another barrier.
+func (m *meeting) byColumns(scratch map[*exchange]scratch, rows int64, column index, columns int64) {
+	thread, threads := m.linear([]int{0, 1, 2})
+	for _, x := range m.list {
+		all := columns * x.count
+		m.each(&exchange{count: (all + threads - 1) / threads}, func(i index) {
+			at := m.t.Add(thread, m.t.Mul(i, m.t.Int(threads)))
+			m.whenever(m.t.Lt(at, m.t.Int(all)), func() {
+				var states [][]kir.ValueID
+				for row := range rows {
+					states = append(states, m.read(x, scratch, m.t.Bool(true), m.t.Int(row), at))
+				}
+				for k, v := range m.combineAll(x.fold, states) {
+					m.b.Add(kir.Assign{Dst: scratch[x].at(m, k, m.t.Int(0), at), Value: v})
+				}
+			})
+		})
+	}
+	m.fetch(scratch, column, columns)
+}
+
+// fetch reads the parts of the thread from the first row of scratch memory.
+func (m *meeting) fetch(scratch map[*exchange]scratch, column index, columns int64) {
+	m.eachPart(func(x *exchange, i index) {
+		m.set(x, i, m.read(x, scratch, m.t.Bool(true), m.t.Int(0), m.t.Add(m.t.Mul(i, m.t.Int(columns)), column)))
+	})
+}
+
+// levels folds the upper half of the threads onto the lower until one is left: it
+// is for blocks of which warps differ.
+func (m *meeting) levels() {
+	column, columns := m.linear(m.kept)
+	at, n := m.linear(m.dims)
 	if n == 1 {
 		return
 	}
-	scratch := r.scratch(n, columns)
-	store := func() {
-		for k, v := range r.state() {
-			r.b.Store(v, scratch[k], at, column)
-		}
-	}
-	store()
+	scratch := m.scratch(n, columns)
+	m.leave(scratch, at, column, columns)
 	half := int64(1)
 	for half*2 < n {
 		half *= 2
 	}
 	for ; half > 0; half /= 2 {
-		upper := r.t.Add(at, r.t.Int(half))
-		mask := r.t.Lt(at, r.t.Int(half))
+		upper := m.t.Add(at, m.t.Int(half))
+		mask := m.t.Lt(at, m.t.Int(half))
 		if 2*half > n {
-			mask = r.t.And(mask, r.t.Lt(upper, r.t.Int(n)))
+			mask = m.t.And(mask, m.t.Lt(upper, m.t.Int(n)))
 		}
 		// Reads and writes are statements of their own: between the two of
 		// different threads there is a barrier.
-		r.b.If(mask, func() {
-			other := make([]kir.ValueID, len(scratch))
-			for k := range scratch {
-				other[k] = r.b.Load(scratch[k], upper, column)
-			}
-			r.set(r.combine(r.fold, r.state(), other))
+		m.b.If(mask, func() {
+			m.eachPart(func(x *exchange, i index) {
+				other := m.read(x, scratch, m.t.Bool(true), upper, m.t.Add(m.t.Mul(i, m.t.Int(columns)), column))
+				m.set(x, i, m.combine(x.fold, m.state(x, i), other))
+			})
 		}, nil)
-		r.b.If(mask, store, nil)
+		m.b.If(mask, func() { m.leave(scratch, at, column, columns) }, nil)
 		n = half
 	}
-	for k := range r.part {
-		r.b.Store(r.b.Load(scratch[k], r.t.Int(0), column), r.part[k])
-	}
+	m.fetch(scratch, column, columns)
 }
 
-// scratch declares shared memory for a state per point of shape.
-func (r *threadReduction) scratch(shape ...int64) []kir.BufferID {
-	ids := make([]index, len(shape))
-	for i, n := range shape {
-		ids[i] = r.t.Int(n)
-	}
-	out := make([]kir.BufferID, len(r.part))
-	for k, t := range r.fold.types {
-		out[k] = r.shared(r.name("scratch"), t, ids...)
+// whenever emits body where cond holds.
+func (l *lowering) whenever(cond scalar.ID, body func()) {
+	_ = l.conditional(cond, func() error { body(); return nil })
+}
+
+// A scratch is shared memory with a state for each row and column.
+type scratch struct {
+	buffers []kir.BufferID
+	turn    []index // which of two, in a loop
+}
+
+func (s scratch) at(m *meeting, k int, row, column index) kir.Access {
+	return m.b.At(s.buffers[k], append(slices.Clip(s.turn), row, column)...)
+}
+
+// scratch declares shared memory for rows of the parts of columns threads. In a
+// loop there are two in turn, so that what an iteration reads need not wait for
+// the next one to write.
+func (m *meeting) scratch(rows, columns int64) map[*exchange]scratch {
+	out := map[*exchange]scratch{}
+	for _, x := range m.list {
+		var s scratch
+		shape := []index{m.t.Int(rows), m.t.Int(columns * x.count)}
+		if m.serial != nil {
+			shape = append([]index{m.t.Int(2)}, shape...)
+			s.turn = []index{m.t.Mod(m.serial.value, m.t.Int(2))}
+		}
+		for _, t := range x.fold.types {
+			id := m.sharedBuffer(m.name("scratch"), t, shape...)
+			s.buffers = append(s.buffers, id)
+			if m.serial != nil {
+				m.serial.before.Then = append(m.serial.before.Then, kir.Declare{Buffer: id})
+			} else {
+				m.b.Add(kir.Declare{Buffer: id})
+			}
+		}
+		out[x] = s
 	}
 	return out
 }
 
-// shared declares a buffer that synchronise places.
-func (l *lowering) shared(name string, t dtype.Type, shape ...index) kir.BufferID {
+// A serialLoop is a loop around what is being emitted.
+type serialLoop struct {
+	value  index
+	before *kir.If // holds always; declares what outlives an iteration
+}
+
+// sharedBuffer adds a buffer that synchronise places.
+func (l *lowering) sharedBuffer(name string, t dtype.Type, shape ...index) kir.BufferID {
 	id := l.b.Buffer(name, kir.Shared, t, shape...)
 	buffer := &l.b.Kernel().Buffers[id]
 	buffer.Align, buffer.Offset = 16, l.t.Int(0)
-	l.b.Add(kir.Declare{Buffer: id})
 	return id
-}
-
-// A limit says that only one block along dims has a tensor's elements: the one
-// where valid holds.
-type limit struct {
-	dims  []schedule.Parallel
-	valid scalar.ID
-}
-
-// grid combines the blocks along the reduced dimensions: each leaves its state in
-// global memory and takes a ticket; the last one folds them in the order of
-// their numbers, whatever the order of arrival, and leaves the counter at 0.
-func (r *threadReduction) grid(id core.ExprID) error {
-	if dims, _ := r.limits(r.f.Expr(id)); len(dims) > 0 {
-		return r.refuse("grid reduction", r.tensor.v, "%s is reduced across blocks and reads the result of another such reduction", r.f.Name(r.tensor.v))
-	}
-	for _, class := range r.m.Nest(id) {
-		if !r.isSpread(class) && !r.isOne(r.m.Promotion(class)) {
-			return r.refuse("grid reduction", r.tensor.v, "%s is reduced across blocks inside a loop: reduce the loop's axis first by rfactor()", r.f.Name(r.tensor.v))
-		}
-	}
-	segment, segments := r.blockNumber(func(p schedule.Parallel) bool { return !slices.Contains(r.blocks, p) })
-	number, blocks := r.blockNumber(func(p schedule.Parallel) bool { return slices.Contains(r.blocks, p) })
-	column, columns := r.linear(r.kept)
-	leader := r.t.Bool(true)
-	for _, i := range r.dims {
-		leader = r.t.And(leader, r.t.Eq(r.dimension(schedule.TIDx+schedule.Parallel(i)).symbol, r.t.Int(0)))
-	}
-	work := make([]kir.BufferID, len(r.part))
-	for k, t := range r.fold.types {
-		work[k] = r.b.Global(r.name("work"), t, segments, blocks, r.t.Int(columns))
-	}
-	counter := r.b.Global(r.name("arrived"), dtype.Int, segments)
-	r.b.Kernel().Buffers[counter].Zeroed = true
-	_ = r.conditional(leader, func() error {
-		for k, v := range r.state() {
-			r.b.Store(v, work[k], segment, number, column)
-		}
-		return nil
-	})
-	r.b.Add(kir.Barrier{Scope: kir.BlockScope}) // the ticket tells of the whole block
-	ticket := r.shared(r.name("ticket"), dtype.Int)
-	r.first(func() {
-		r.b.Add(kir.Fence{Scope: kir.GridScope})
-		old := r.b.AtomicAdd(r.name("old"), r.b.Number(dtype.Int, 1), r.b.At(counter, segment))
-		r.below[old] = blocks
-		r.b.Add(kir.Fence{Scope: kir.GridScope}) // and the barrier before the ticket is read
-		r.b.Store(r.b.Index(dtype.Int, old), ticket)
-	})
-	isLast := r.b.Op(core.EqOp, r.b.Load(ticket), r.b.Index(dtype.Int, r.t.Sub(blocks, r.t.Int(1))))
-	last := r.b.Let(r.name("last"), isLast, scalar.Facts{Lo: 0, Hi: 1, Divisor: 1})
-	r.b.If(last, func() {
-		for k := range r.part {
-			r.b.Store(r.b.Const(r.fold.identity(k)), r.part[k])
-		}
-		r.b.For(r.name("block"), r.t.Int(0), blocks, r.t.Int(1), kir.UnrollAuto, func(i index) {
-			other := make([]kir.ValueID, len(work))
-			for k := range work {
-				other[k] = r.b.Load(work[k], segment, i, column)
-			}
-			r.set(r.combine(r.fold, r.state(), other))
-		})
-		r.first(func() { r.b.Store(r.b.Number(dtype.Int, 0), counter, segment) })
-	}, nil)
-	for _, v := range r.f.Expr(id).Out {
-		r.limited[v] = limit{r.blocks, last}
-	}
-	return nil
-}
-
-// first emits body for the first thread of the block.
-func (l *lowering) first(body func()) {
-	is := l.t.Bool(true)
-	for _, d := range l.dimensions {
-		if d.used && d.parallel.IsThread() {
-			is = l.t.And(is, l.t.Eq(d.symbol, l.t.Int(0)))
-		}
-	}
-	_ = l.conditional(is, func() error { body(); return nil })
-}
-
-// blockNumber returns the number of the block among those along the dimensions
-// of the grid that are selected, and how many they are.
-func (l *lowering) blockNumber(selected func(schedule.Parallel) bool) (at, n index) {
-	at, n = l.t.Int(0), l.t.Int(1)
-	for i := len(l.dimensions) - 1; i >= 0; i-- {
-		if d := &l.dimensions[i]; d.used && d.parallel.IsBlock() && selected(d.parallel) {
-			at = l.t.Add(l.t.Mul(at, d.extent), d.symbol)
-			n = l.t.Mul(n, d.extent)
-		}
-	}
-	return at, n
 }

@@ -38,34 +38,65 @@ func (l *lowering) flat(b kir.Block) kir.Block {
 	return out
 }
 
-// block emits loops and statements. around is the loop that they are in.
+// block emits loops and statements. around is the loops that they are in.
 func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
-	for _, n := range body {
-		for _, id := range l.inside(n) {
-			if err := l.allocate(id, around); err != nil {
-				return err
+	nodes, levels := l.flattened(body, [][]core.AxisID{around})
+	nodes = l.together(nodes)
+	for i, n := range nodes {
+		if err := l.meet(nodes[i:]); err != nil {
+			return err
+		}
+		for _, level := range levels[n] {
+			for _, id := range l.inside(n) {
+				if err := l.allocate(id, level); err != nil {
+					return err
+				}
 			}
 		}
-		var err error
-		if n.Axis == core.NoAxis {
-			err = l.statement(n.Expr)
-		} else {
-			class := l.m.LoopClass(n.Axis)
-			open := l.open
-			if l.canUnswitch(n) {
-				open = l.unswitch
-			}
-			if p := l.pipelines[class]; p != nil {
-				err = l.pipelined(p, n.Body, around)
-			} else {
-				err = open(class, func() error { return l.block(n.Body, append(slices.Clip(around), class)) })
-			}
-		}
-		if err != nil {
+		if err := l.node(n, levels[n][len(levels[n])-1]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// flattened returns body with, in the place of loops that are none in a thread,
+// what is in them, and for each node what it is in: around, and such loops.
+func (l *lowering) flattened(body []*schedule.Nest, around [][]core.AxisID) ([]*schedule.Nest, map[*schedule.Nest][][]core.AxisID) {
+	var nodes []*schedule.Nest
+	levels := map[*schedule.Nest][][]core.AxisID{}
+	var visit func(body []*schedule.Nest, around [][]core.AxisID)
+	visit = func(body []*schedule.Nest, around [][]core.AxisID) {
+		for _, n := range body {
+			if n.Axis != core.NoAxis {
+				class := l.m.LoopClass(n.Axis)
+				if value, isLoop := l.only(class); !isLoop && l.pipelines[class] == nil && !l.canUnswitch(n) {
+					l.loops[class] = value
+					visit(n.Body, append(slices.Clip(around), append(slices.Clip(around[len(around)-1]), class)))
+					continue
+				}
+			}
+			nodes, levels[n] = append(nodes, n), around
+		}
+	}
+	visit(body, around)
+	return nodes, levels
+}
+
+// node emits a loop or a statement.
+func (l *lowering) node(n *schedule.Nest, around []core.AxisID) error {
+	if n.Axis == core.NoAxis {
+		return l.statement(n.Expr)
+	}
+	class := l.m.LoopClass(n.Axis)
+	open := l.open
+	if l.canUnswitch(n) {
+		open = l.unswitch
+	}
+	if p := l.pipelines[class]; p != nil {
+		return l.pipelined(p, n.Body, around)
+	}
+	return open(class, func() error { return l.block(n.Body, append(slices.Clip(around), class)) })
 }
 
 // inside returns the expressions in n, in order.
@@ -80,25 +111,36 @@ func (l *lowering) inside(n *schedule.Nest) []core.ExprID {
 	return ids
 }
 
-// open emits the loop of a class around body, which is none if its iterations
-// run in different threads, are one, or are done by one instruction.
-func (l *lowering) open(class core.AxisID, body func() error) error {
-	q, p := l.m.Promotion(class), l.parallel(class)
-	switch {
-	case l.isOne(q) || p == schedule.Vectorize:
-		l.loops[class] = l.t.Int(0)
-		return body()
+// only returns the one index of a loop that a thread runs once: its iterations run
+// in different threads, are one, or are done by one instruction.
+func (l *lowering) only(class core.AxisID) (value index, isLoop bool) {
+	switch p := l.parallel(class); {
+	case l.isOne(l.m.Promotion(class)) || p == schedule.Vectorize:
+		return l.t.Int(0), false
 	case p.IsBlock() || p.IsThread():
-		l.loops[class] = l.dimension(p).symbol
+		return l.dimension(p).symbol, false
+	}
+	return scalar.None, true
+}
+
+// open emits the loop of a class around body, if it is one.
+func (l *lowering) open(class core.AxisID, body func() error) error {
+	value, isLoop := l.only(class)
+	if !isLoop {
+		l.loops[class] = value
 		return body()
 	}
+	q, p := l.m.Promotion(class), l.parallel(class)
 	unroll := kir.UnrollAuto
 	if _, isConst := l.t.ConstInt(l.extent(q)); isConst && unrolls(p) {
 		unroll = kir.UnrollFull
 	}
 	var err error
+	around := l.serial
+	l.serial = &serialLoop{before: l.b.If(l.t.Bool(true), func() {}, nil)}
+	defer func() { l.serial = around }()
 	l.b.For(l.loopName(), l.t.Int(0), l.extent(q), l.t.Int(1), unroll, func(i index) {
-		l.loops[class] = i
+		l.loops[class], l.serial.value = i, i
 		if l.fast != nil {
 			l.fast.loops[kir.SymbolID(l.t.Tag(i).Val)] = l.t.Sub(l.extent(q), l.t.Int(1))
 		}
@@ -128,7 +170,7 @@ func (l *lowering) allocate(id core.ExprID, around []core.AxisID) error {
 		if err := l.declare(v); err != nil {
 			return err
 		}
-		if e.Op.Class == core.Reduction && !l.isAcrossBlocks(v) {
+		if e.Op.Class == core.Reduction && !l.isAcrossBlocks(v) && !l.storesOnce(id) {
 			if err := l.initialise(id, k); err != nil {
 				return err
 			}
@@ -186,6 +228,9 @@ func (l *lowering) statement(id core.ExprID) error {
 	}
 	if a, width := c.vectorAxis(); width > 1 {
 		return l.vector(id, a, width)
+	}
+	if x := l.exchanged[id]; x != nil {
+		return c.storeReduced(x)
 	}
 	if e.Op.Class == core.Reduction {
 		return c.reduction(id)

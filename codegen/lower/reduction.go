@@ -96,17 +96,10 @@ func (l *lowering) initialise(id core.ExprID, k int) error {
 	return emit(inner)
 }
 
-// reduction emits the statement of a reduction: in each thread, or across those
-// that have its elements.
+// reduction emits the statement of a reduction in a thread.
 func (c *context) reduction(id core.ExprID) error {
 	e := c.f.Expr(id)
 	f := c.fold(e)
-	var across []schedule.Parallel
-	for _, a := range c.tensor.loop {
-		if c.isReduced(a) && c.isSpread(a) {
-			across = append(across, c.parallel(a))
-		}
-	}
 	g, err := c.guard(id, false)
 	if err != nil {
 		return err
@@ -116,9 +109,6 @@ func (c *context) reduction(id core.ExprID) error {
 		if err := c.checkSiblings(e, g.among); err != nil {
 			return err
 		}
-	}
-	if len(across) > 0 {
-		return c.acrossThreads(id, f, g, across)
 	}
 	return c.under(&guarded{id: id, g: g, fold: &f}, c.holds(g), func() error {
 		x, err := c.contribution(e, f)
@@ -210,6 +200,15 @@ func (l *lowering) combine(f fold, a, b []kir.ValueID) []kir.ValueID {
 	return []kir.ValueID{l.b.Op(f.op.Combine().Info(), a[0], b[0])}
 }
 
+// combineAll folds states in pairs, then pairs of pairs.
+func (l *lowering) combineAll(f fold, states [][]kir.ValueID) []kir.ValueID {
+	if len(states) == 1 {
+		return states[0]
+	}
+	half := (len(states) + 1) / 2
+	return l.combine(f, l.combineAll(f, states[:half]), l.combineAll(f, states[half:]))
+}
+
 // addToWelford adds one element, by B. P. Welford, Note on a Method for
 // Calculating Corrected Sums of Squares and Products (1962).
 func (l *lowering) addToWelford(f fold, a []kir.ValueID, x kir.ValueID) []kir.ValueID {
@@ -280,13 +279,13 @@ func (l *lowering) limit(e *core.Expr) {
 // limits returns the dimensions of the grid of which only one block has the
 // elements of what e reads, and the condition for being that block.
 func (l *lowering) limits(e *core.Expr) (dims []schedule.Parallel, valid scalar.ID) {
-	valid = l.t.Bool(true)
+	var all []scalar.ID
 	for _, v := range l.f.TensorArgs(e) {
 		if x, ok := l.limited[v]; ok {
 			dims = append(dims, x.dims...)
-			valid = l.t.And(valid, x.valid)
+			all = append(all, x.valid)
 		}
 	}
 	slices.Sort(dims)
-	return slices.Compact(dims), valid
+	return slices.Compact(dims), l.all(all)
 }

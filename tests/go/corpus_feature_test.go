@@ -68,6 +68,8 @@ func features(x *subject) map[string]bool {
 			has["random"] = true
 		}
 	}
+	barriers := 0
+	defer func() { has[fmt.Sprintf("barriers=%d", barriers)] = true }()
 	k.Body.Walk(func(s kir.Statement) {
 		switch s := s.(type) {
 		case kir.Move:
@@ -79,6 +81,7 @@ func features(x *subject) map[string]bool {
 			has["guard"] = true
 			has["branches"] = has["branches"] || len(s.Else) > 0
 		case kir.Barrier:
+			barriers++
 			has["block"] = has["block"] || s.Scope == kir.BlockScope
 			has["grid"] = has["grid"] || s.Scope == kir.GridScope
 		case kir.AsyncCopy:
