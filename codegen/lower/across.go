@@ -131,18 +131,47 @@ func (l *lowering) together(body []*schedule.Nest) []*schedule.Nest {
 	if len(body) < 2 || len(l.alias) > 0 { // order matters where memory is overwritten
 		return body
 	}
-	for i := 0; i < len(body); i++ {
-		first := l.exchangesIn(body[i], nil, false)
-		if len(first) == 0 || len(first) < len(l.inside(body[i])) {
-			continue
-		}
-		before, with, after := l.divide(body[i], body[i+1:], first[0].across)
-		if len(with) > 0 {
-			body = slices.Concat(body[:i], before, body[i:i+1], with, after)
-			i += len(before) + len(with)
+	phase := l.phases(body)
+	last := map[int]*schedule.Nest{} // exchange of a phase
+	for _, n := range body {
+		if p, ok := phase[n]; ok {
+			last[p] = n
 		}
 	}
+	for i := 0; i < len(body); i++ {
+		p, ok := phase[body[i]]
+		if !ok || last[p] == body[i] {
+			continue
+		}
+		end := slices.Index(body, last[p]) + 1
+		before, with, after := l.divide(body[i], body[i+1:end], l.across(l.inside(body[i])[0]))
+		body = slices.Concat(body[:i], before, body[i:i+1], with, after, body[end:])
+		i += len(before) + len(with)
+	}
 	return body
+}
+
+// phases returns, for the nodes of body that are nothing but exchanges, how many
+// such nodes are on the way to it: those of one phase do not wait for each other.
+func (l *lowering) phases(body []*schedule.Nest) map[*schedule.Nest]int {
+	after := map[core.ExprID]int{} // what waits for an expression is in this phase
+	phase := map[*schedule.Nest]int{}
+	for _, n := range body {
+		p, ids := 0, l.inside(n)
+		for _, id := range ids {
+			for _, v := range l.f.TensorArgs(l.f.Expr(id)) {
+				p = max(p, after[l.f.Val(v).Def])
+			}
+		}
+		next := p
+		if len(l.across(ids[0])) > 0 && len(l.exchangesIn(n, nil, false)) == len(ids) {
+			phase[n], next = p, p+1
+		}
+		for _, id := range ids {
+			after[id] = next
+		}
+	}
+	return phase
 }
 
 // divide sorts the nodes after n: exchanges that may join those of n, what may
