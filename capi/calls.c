@@ -64,13 +64,16 @@ static PyObject *input_of(Run *run, int32_t position) {
   return tensor;
 }
 
-static PyObject *argument_of(Run *run, const nvfi_argument *a) {
-  if (a->kind == NVFI_NUMBER) return number(a, run->words + a->from);
-  if (a->from < 0) return input_of(run, ~a->from);
-  PyObject *tensor = run->tensors[a->from];
-  if (!tensor) return PyErr_Format(PyExc_SystemError, "memory %d of a run is used and is not there", (int)a->from);
+PyObject *tensor_of(Run *run, int32_t from) {
+  if (from < 0) return input_of(run, ~from);
+  PyObject *tensor = run->tensors[from];
+  if (!tensor) return PyErr_Format(PyExc_SystemError, "memory %d of a run is used and is not there", (int)from);
   Py_INCREF(tensor);
   return tensor;
+}
+
+static PyObject *argument_of(Run *run, const nvfi_argument *a) {
+  return a->kind == NVFI_NUMBER ? number(a, run->words + a->from) : tensor_of(run, a->from);
 }
 
 /* Whether a tensor that was read is as a result must be. */

@@ -113,6 +113,7 @@ static PyMethodDef methods[] = {
                "\n"
                "inputs: a tensor or number for each input, in order of definition; nested lists are flattened. Tensors are torch\n"
                "tensors, numpy arrays or objects with __dlpack__. If all tensors are numpy arrays, the outputs are too.\n"
+               "An output that is an input, or a view of one or of another output, shares its memory; ops.set() makes a copy.\n"
                "device: where to run; tensors must be there. save_repro_inputs: remember the description of the inputs for\n"
                "last_repro_script(). _enable_options and _disable_options: names as in NVFUSER_ENABLE and NVFUSER_DISABLE, for\n"
                "this call; \"simulate\" schedules and lowers GPU kernels and runs them on CPU tensors in a simulator, ten to a\n"

@@ -44,12 +44,13 @@ type execution struct {
 type setting struct {
 	device         int  // as for nvf_prepare
 	randomInMemory bool // as for nvfi_find
+	views          bool // it makes outputs that are views, as Python does
 }
 
 // options are those that plans for such runs are made with.
 func (x *execution) options(s setting) executor.Options {
 	k := x.simulates.Load()
-	return executor.Options{Simulate: k > 0, Candidate: int(max(k-1, 0)), Serial: x.serial.Load(), Device: deviceOf(s.device), RandomInMemory: s.randomInMemory}
+	return executor.Options{Simulate: k > 0, Candidate: int(max(k-1, 0)), Serial: x.serial.Load(), Device: deviceOf(s.device), RandomInMemory: s.randomInMemory, Views: s.views}
 }
 
 // devices are what options point to, so that a call allocates none.
@@ -79,7 +80,7 @@ func deviceOf(device int) *executor.Device {
 
 // inspect returns what there is to see for inputs in C memory.
 func (x *execution) inspect(inputs []executor.Input) (*executor.Inspection, error) {
-	return x.Inspect(inputs, x.options(setting{device: C.NVF_ANY_DEVICE}))
+	return x.Inspect(inputs, x.options(setting{device: C.NVF_ANY_DEVICE, views: true}))
 }
 
 //export nvf_executor_create
@@ -124,10 +125,10 @@ func nvf_executor_destroy(h C.nvf_executor) {
 }
 
 // found passes the plan that find finds for inputs to use, if there is one.
-func found(h C.nvf_executor, inputs C.const_inputs, n, device, random C.int32_t, e *C.nvf_error, find func(*execution, *arguments, setting) (*prepared, error), use func(*prepared)) C.int {
+func found(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, s setting, e *C.nvf_error, find func(*execution, *arguments, setting) (*prepared, error), use func(*prepared)) C.int {
 	x, err := get[execution](handle(h), "an executor")
-	if err == nil && device < C.NVF_CPU_DEVICE {
-		err = core.InvalidArgumentf("execute(): device is %d", int(device))
+	if err == nil && s.device < C.NVF_CPU_DEVICE {
+		err = core.InvalidArgumentf("execute(): device is %d", s.device)
 	}
 	if err != nil {
 		return report(e, err)
@@ -138,7 +139,7 @@ func found(h C.nvf_executor, inputs C.const_inputs, n, device, random C.int32_t,
 			return err
 		}
 		defer given.done()
-		p, err := find(x, given, setting{int(device), random != 0})
+		p, err := find(x, given, s)
 		if err == nil && p != nil {
 			use(p)
 		}
@@ -149,13 +150,13 @@ func found(h C.nvf_executor, inputs C.const_inputs, n, device, random C.int32_t,
 //export nvfi_find
 func nvfi_find(h C.nvf_executor, inputs C.const_inputs, n, device, random C.int32_t, out **C.nvfi_plan, e *C.nvf_error) C.int {
 	*out = nil
-	return found(h, inputs, n, device, random, e, (*execution).recall, func(p *prepared) { *out = p.block })
+	return found(h, inputs, n, setting{int(device), random != 0, true}, e, (*execution).recall, func(p *prepared) { *out = p.block })
 }
 
 //export nvfi_has_plan
 func nvfi_has_plan(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, has *C.int32_t, e *C.nvf_error) C.int {
 	*has = 0
-	return found(h, inputs, n, device, 0, e, (*execution).find, func(p *prepared) {
+	return found(h, inputs, n, setting{device: int(device), views: true}, e, (*execution).find, func(p *prepared) {
 		p.release()
 		*has = 1
 	})
@@ -163,7 +164,7 @@ func nvfi_has_plan(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t,
 
 //export nvfi_make
 func nvfi_make(h C.nvf_executor, inputs C.const_inputs, n, device, random C.int32_t, out **C.nvfi_plan, e *C.nvf_error) C.int {
-	return found(h, inputs, n, device, random, e, (*execution).prepare, func(p *prepared) { *out = p.block })
+	return found(h, inputs, n, setting{int(device), random != 0, true}, e, (*execution).prepare, func(p *prepared) { *out = p.block })
 }
 
 // A lease is a plan as a C program holds it: each has a handle of its own, so
@@ -178,7 +179,7 @@ func leased(h C.nvf_plan) (*lease, error) {
 
 //export nvf_prepare
 func nvf_prepare(h C.nvf_executor, inputs C.const_inputs, n, device C.int32_t, out *C.nvf_plan, description *C.const_description, e *C.nvf_error) C.int {
-	return found(h, inputs, n, device, 0, e, (*execution).prepare, func(p *prepared) {
+	return found(h, inputs, n, setting{device: int(device)}, e, (*execution).prepare, func(p *prepared) {
 		*description = C.const_description(&p.block.description)
 		*out = C.nvf_plan(handles.put(&lease{p}))
 	})

@@ -196,11 +196,30 @@ int current_stream(int32_t device_index, uintptr_t *stream);
  * memory can be read; -1 with an exception. */
 int tensor_read(Inputs *in, PyObject *tensor, nvf_input *out);
 
+/* ---- run.c: its type ---- */
+
+/* A run of a plan. */
+typedef struct {
+  Inputs in;
+  nvfi_plan *plan;
+  PyObject *random;   /* the tensor that seed and offset are the addresses of, or NULL */
+  PyObject **tensors; /* by memory: owned, or NULL */
+  uint64_t *words;
+  PyObject *few_tensors[16];
+  uint64_t few_words[96];
+  int32_t num_tensors, has_stream, may_have_written;
+  uintptr_t stream;
+  uint64_t seed, offset;
+} Run;
+
 /* ---- outputs.c ---- */
 
 /* Makes memory of a run: a new tensor and its address. NULL with an exception on
  * failure. */
 PyObject *new_memory(nvfi_plan *plan, int32_t number, void **memory);
+
+/* Makes the output of that number, which is a view: NULL with an exception on failure. */
+PyObject *view_for(Run *run, int32_t output);
 
 /* The callable of a call of torch: borrowed. NULL with an exception on failure. */
 PyObject *callable_of(nvfi_plan *plan, int32_t call);
@@ -218,20 +237,6 @@ void clean_plans(void);
 int mark_written(PyObject *tensor);
 
 /* ---- run.c ---- */
-
-/* A run of a plan. */
-typedef struct {
-  Inputs in;
-  nvfi_plan *plan;
-  PyObject *random;   /* the tensor that seed and offset are the addresses of, or NULL */
-  PyObject **tensors; /* by memory: owned, or NULL */
-  uint64_t *words;
-  PyObject *few_tensors[16];
-  uint64_t few_words[96];
-  int32_t num_tensors, has_stream, may_have_written;
-  uintptr_t stream;
-  uint64_t seed, offset;
-} Run;
 
 void run_begin(Run *run); /* all but in */
 void run_end(Run *run);
@@ -253,6 +258,10 @@ void set_prepare_call(PyObject *hook);
 
 /* Has the hook make the callable of a call, for tensors on a device of torch. */
 PyObject *new_callable(const nvfi_call *call, PyObject *device);
+
+/* The tensor of a memory, or of an input by the complement of its position. NULL with an
+ * exception on failure. */
+PyObject *tensor_of(Run *run, int32_t from);
 
 /* Calls torch, and takes its results. 0 with an exception on failure. */
 int call_torch(Run *run, int32_t number);

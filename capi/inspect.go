@@ -382,7 +382,7 @@ func nvfi_is_compiled(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, is *
 		}
 		defer given.done()
 		*is = 0
-		compiled, err := x.IsCompiled(given.inputs, x.options(setting{device: C.NVF_ANY_DEVICE}))
+		compiled, err := x.IsCompiled(given.inputs, x.options(setting{device: C.NVF_ANY_DEVICE, views: true}))
 		if compiled {
 			*is = 1
 		}

@@ -57,7 +57,7 @@ func nvfi_start_make(h C.nvf_executor, inputs C.const_inputs, n, device, random 
 		in.Sizes, in.Strides = slices.Clone(in.Sizes), slices.Clone(in.Strides)
 	}
 	return start(out, "prepare\n\n"+x.Text(), true, func(*job) error {
-		p, err := x.prepare(own, setting{int(device), random != 0})
+		p, err := x.prepare(own, setting{int(device), random != 0, true})
 		if err == nil {
 			p.release() // the table holds it
 		}

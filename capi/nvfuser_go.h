@@ -299,8 +299,8 @@ typedef struct nvf_input {
   double real, imag;
 } nvf_input;
 
-/* A tensor that a run fills. Its memory spans from the first element to the one
- * with the largest indices. */
+/* A tensor that a run fills, also if it is an input or a view of one. Its memory spans
+ * from the first element to the one with the largest indices. */
 typedef struct nvf_output {
   int32_t dtype;
   int32_t device_type;

@@ -37,14 +37,26 @@ static PyObject *call_for(const nvf_output *m, PyObject *device) {
 /* How many memories a run of the plan has. */
 static int32_t num_memories(const nvfi_plan *plan) { return plan->description.num_outputs + plan->description.num_workspaces; }
 
-/* The calls that make memories, then the callables of calls of torch: a tuple,
- * borrowed. */
+/* The sizes and strides of an output that is a view. */
+static PyObject *extents_of(const nvfi_argument *a) {
+  PyObject *sizes = tuple_of(a->sizes, a->rank), *strides = sizes ? tuple_of(a->strides, a->rank) : NULL;
+  PyObject *pair = strides ? PyTuple_Pack(2, sizes, strides) : NULL;
+  Py_XDECREF(sizes);
+  Py_XDECREF(strides);
+  return pair;
+}
+
+/* The calls that make memories, then the callables of calls of torch, then sizes and
+ * strides of outputs if some are views: a tuple, borrowed. */
 static PyObject *objects_of(nvfi_plan *plan) {
   if (plan->objects) return plan->objects;
-  int32_t memories = num_memories(plan);
-  PyObject *device = device_of(&plan->description), *objects = device ? PyTuple_New(memories + plan->num_calls) : NULL;
-  for (int32_t i = 0; objects && i < memories + plan->num_calls; i++) {
-    PyObject *object = i < memories ? call_for(&plan->memories[i], device) : new_callable(&plan->calls[i - memories], device);
+  int32_t memories = num_memories(plan), views = memories + plan->num_calls, count = views + (plan->views ? plan->description.num_outputs : 0);
+  PyObject *device = device_of(&plan->description), *objects = device ? PyTuple_New(count) : NULL;
+  for (int32_t i = 0; objects && i < count; i++) {
+    PyObject *object;
+    if (i < memories) object = call_for(&plan->memories[i], device);
+    else if (i < views) object = new_callable(&plan->calls[i - memories], device);
+    else object = extents_of(&plan->views[i - views]);
     if (!object || PyTuple_SetItem(objects, i, object)) Py_CLEAR(objects);
   }
   Py_XDECREF(device);
@@ -80,6 +92,17 @@ static int is_current(const nvfi_plan *plan) {
   return PyErr_Occurred() ? -1 : number == plan->description.device_index;
 }
 
+/* Makes what was raised before the cause of the exception that is set. */
+static void set_cause(PyObject *cause, PyObject *traceback) {
+  PyObject *own_type, *own, *own_traceback;
+  PyErr_Fetch(&own_type, &own, &own_traceback);
+  PyErr_NormalizeException(&own_type, &own, &own_traceback);
+  if (traceback) PyException_SetTraceback(cause, traceback);
+  Py_INCREF(cause);
+  PyException_SetCause(own, cause);
+  PyErr_Restore(own_type, own, own_traceback);
+}
+
 /* Raises FusionError for what torch raised instead of memory, whose cause that is;
  * OutOfMemoryError stays, which programs catch. Of its text the first line is
  * shown: a stack of C++ may follow. */
@@ -103,15 +126,7 @@ static void refuse_memory(const nvfi_plan *plan, int32_t number) {
     PyErr_Format(class, "execute(): output %d of shape %S needs %lld bytes: %S", (int)number, list, (long long)m->num_bytes, words);
   else if (number >= d->num_outputs)
     PyErr_Format(class, "execute(): a workspace of %lld bytes is needed: %S", (long long)m->num_bytes, words);
-  if (PyErr_Occurred()) {
-    PyObject *own_type, *own, *own_traceback;
-    PyErr_Fetch(&own_type, &own, &own_traceback);
-    PyErr_NormalizeException(&own_type, &own, &own_traceback);
-    if (traceback) PyException_SetTraceback(cause, traceback);
-    Py_INCREF(cause);
-    PyException_SetCause(own, cause);
-    PyErr_Restore(own_type, own, own_traceback);
-  }
+  if (PyErr_Occurred()) set_cause(cause, traceback);
   Py_XDECREF(list);
   Py_XDECREF(sizes);
   Py_XDECREF(lines);
@@ -148,6 +163,52 @@ PyObject *new_memory(nvfi_plan *plan, int32_t number, void **memory) {
                  "execute(): torch.empty_strided gave %R without memory; fusions do not run under FakeTensorMode or another mode that replaces tensors",
                  (PyObject *)Py_TYPE(tensor));
   Py_XDECREF(tensor);
+  return NULL;
+}
+
+/* Raises FusionError for what torch raised instead of a view, which is the cause. */
+static void refuse_view(int32_t output) {
+  if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) return;
+  PyObject *type, *cause, *traceback;
+  PyErr_Fetch(&type, &cause, &traceback);
+  PyErr_NormalizeException(&type, &cause, &traceback);
+  PyErr_Format(fusion_error ? fusion_error : PyExc_RuntimeError, "execute(): output %d is a view of another tensor, and torch fails: %S", (int)output, cause);
+  set_cause(cause, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(cause);
+  Py_XDECREF(traceback);
+}
+
+/* A view of a tensor that takes no part in its autograd, from an element on that is
+ * counted from its first one. */
+static PyObject *seen(PyObject *tensor, PyObject *extents, int64_t offset) {
+  PyObject *plain = PyObject_CallMethod(tensor, "detach", NULL), *first = plain ? PyObject_CallMethod(plain, "storage_offset", NULL) : NULL;
+  long long at = first ? PyLong_AsLongLong(first) : -1;
+  PyObject *view = NULL;
+  if (first && !PyErr_Occurred())
+    view = PyObject_CallMethod(plain, "as_strided", "OOL", PyTuple_GetItem(extents, 0), PyTuple_GetItem(extents, 1), at + (long long)offset);
+  Py_XDECREF(first);
+  Py_XDECREF(plain);
+  return view;
+}
+
+PyObject *view_for(Run *run, int32_t output) {
+  nvfi_plan *plan = run->plan;
+  const nvf_plan_description *d = &plan->description;
+  const nvfi_argument *a = &plan->views[output];
+  PyObject *objects = objects_of(plan), *tensor = objects ? tensor_of(run, a->from) : NULL;
+  if (!tensor) return NULL;
+  PyObject *view = seen(tensor, PyTuple_GetItem(objects, num_memories(plan) + plan->num_calls + output), a->offset);
+  Py_DECREF(tensor);
+  if (!view) return refuse_view(output), NULL;
+  int32_t device;
+  void *memory;
+  if (memory_of(view, &device, &memory) && (d->device_type != NVF_CUDA || device == d->device_index)) return view;
+  if (!PyErr_Occurred())
+    PyErr_Format(fusion_error ? fusion_error : PyExc_RuntimeError,
+                 "execute(): torch gave as output %d %R without memory; fusions do not run under FakeTensorMode or another mode that replaces tensors",
+                 (int)output, (PyObject *)Py_TYPE(view));
+  Py_DECREF(view);
   return NULL;
 }
 

@@ -62,6 +62,7 @@ struct nvfi_plan {
   const nvfi_phase *phases;
   const nvfi_call *calls;
   const nvf_output *memories; /* the outputs of the description are the first of them; NVF_NULL as the dtype: bytes */
+  const nvfi_argument *views; /* by output of the description: how it is seen that is another view of a memory; NULL if none is */
   const int32_t *places;      /* by memory: where its address goes among the words */
   int32_t num_hidden;
   const int32_t *hidden; /* pairs: a place among the words, and the input whose address goes there too */

@@ -114,6 +114,7 @@ func (p *prepared) describe(memory *cutter, inputs []executor.Input) {
 	}
 	p.describeInputs(memory, inputs)
 	p.describeMemories(memory)
+	p.describeViews(memory)
 	p.describeWords(memory)
 	p.describePhases(memory)
 	p.describeCalls(memory)
@@ -187,6 +188,22 @@ func (p *prepared) describeMemories(memory *cutter) {
 	}
 	b.memories, d.outputs = unsafe.SliceData(all), unsafe.SliceData(all)
 	d.num_workspaces, d.workspaces = C.int32_t(len(workspaces)), unsafe.SliceData(workspaces)
+}
+
+// describeViews says how outputs are seen that are views.
+func (p *prepared) describeViews(memory *cutter) {
+	isView := func(k int) bool { return p.Outputs[k].View != nil }
+	if !slices.ContainsFunc(p.own, isView) {
+		return
+	}
+	views := cut[C.nvfi_argument](memory, len(p.own))
+	for i, k := range p.own {
+		if v := p.Outputs[k].View; v != nil {
+			views[i] = C.nvfi_argument{kind: C.NVFI_VIEW, from: p.of[v.Of], rank: C.int32_t(len(v.Sizes)),
+				sizes: memory.integers(v.Sizes), strides: memory.integers(v.Strides), offset: C.int64_t(v.Offset)}
+		}
+	}
+	p.block.views = unsafe.SliceData(views)
 }
 
 // describeWords says what the words of a call are.

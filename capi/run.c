@@ -131,9 +131,14 @@ static PyObject *outputs_of(Run *run) {
   const nvf_plan_description *d = &run->plan->description;
   PyObject *list = PyList_New(d->num_outputs);
   for (int32_t i = 0; list && i < d->num_outputs; i++) {
-    PyObject *tensor = run->tensors[d->outputs[i].same_as < 0 ? i : d->outputs[i].same_as];
-    Py_INCREF(tensor);
-    PyList_SetItem(list, i, tensor);
+    PyObject *tensor;
+    if (run->plan->views && run->plan->views[i].kind == NVFI_VIEW)
+      tensor = view_for(run, i);
+    else {
+      tensor = run->tensors[d->outputs[i].same_as < 0 ? i : d->outputs[i].same_as];
+      Py_INCREF(tensor);
+    }
+    if (!tensor || PyList_SetItem(list, i, tensor)) Py_CLEAR(list);
   }
   return list;
 }

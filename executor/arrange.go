@@ -38,7 +38,7 @@ func (a *assembly) arrange() {
 		}
 	}
 	for k, l := range outputs {
-		if o := &a.p.Outputs[k]; o.Hidden || o.SameAs >= 0 || l.byCalls {
+		if l.byCalls || !a.p.Outputs[k].isOwn(n.Inputs) {
 			continue
 		}
 		p := &d.Phases[0] // where nothing writes it, as it has no elements

@@ -22,8 +22,9 @@ type assembly struct {
 	aligned    []int   // addresses of inputs, in bytes
 	overlaps   bool    // one that receives an output shares memory with another
 
-	f       *core.Fusion // the fusion after the passes, concrete
-	b       *core.Binding
+	variant *variant             // of the definition
+	f       *core.Fusion         // that after the passes, concrete
+	b       *core.Binding        // of f; before there is one, of the variant
 	orders  map[core.ValID][]int // of dimensions in memory, by tensor of f; missing: their own
 	refused map[string][]core.Refusal
 	apart   map[core.ValID]bool // outputs that no kernel writes to the memory of an input
@@ -51,18 +52,17 @@ type piece struct {
 // A step is a launch or a call, the next one of the program's.
 type step struct{ isCall bool }
 
-// assemble makes the program of p for inputs, of which b is the binding to the
-// fusion as it was defined.
+// assemble makes the program of p for inputs.
 //
 // Errors: Unsupported with what each scheduler says, or the lowering of each
 // candidate, for what neither a kernel nor torch computes; [Bug].
-func (a *assembly) assemble(b *core.Binding) (err error) {
+func (a *assembly) assemble() (err error) {
 	defer func() { a.look(err) }()
 	e := a.p.e
 	if e.byHand != nil {
-		return a.assembleByHand(b)
+		return a.assembleByHand()
 	}
-	if err := a.prepare(b); err != nil {
+	if err := a.prepare(); err != nil {
 		return err
 	}
 	for round := 0; ; round++ {
@@ -82,15 +82,14 @@ func (a *assembly) assemble(b *core.Binding) (err error) {
 	}
 }
 
-// prepare makes the concrete fusion that is cut; b is the binding of what was defined.
-func (a *assembly) prepare(b *core.Binding) error {
-	e := a.p.e
-	f, err := e.rewritten()
+// prepare makes the concrete fusion that is cut.
+func (a *assembly) prepare() error {
+	f, err := a.variant.rewritten()
 	if err != nil {
 		return err
 	}
 	f = f.WithHostTensors(func(i int) bool { return a.inputs[i].Device.Type == CPU && !a.p.onHost() })
-	if a.b = b; f != e.f {
+	if f != a.variant.f {
 		if a.b, err = f.Bind(valuesOf(a.inputs)); err != nil {
 			return err
 		}
@@ -113,21 +112,14 @@ func (a *assembly) prepare(b *core.Binding) error {
 	return nil
 }
 
-// rewritten returns the fusion as the passes leave it.
-func (e *Executor) rewritten() (*core.Fusion, error) {
-	e.rewriting.Do(func() {
-		if e.passed, _, e.failed = passes.Run(e.f, false); e.failed != nil {
-			e.failed = &Bug{What: e.failed}
-		}
-	})
-	return e.passed, e.failed
-}
-
 // order decides how tensors that are computed lie in memory: outputs as they are
 // described.
 func (a *assembly) order() {
 	a.orders = passes.MemoryOrders(a.f)
 	for k, o := range slices.Backward(a.f.Outputs()) {
+		if a.p.Outputs[k].ofInput(len(a.inputs)) {
+			continue
+		}
 		if a.orders[o.Val] = a.p.Outputs[k].order(); slices.IsSorted(a.orders[o.Val]) {
 			delete(a.orders, o.Val)
 		}

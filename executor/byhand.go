@@ -21,8 +21,8 @@ var AnyLaunch = Launch{Grid: [3]int64{-1, -1, -1}, Block: [3]int64{-1, -1, -1}}
 
 // assembleByHand makes the program of the schedule made by hand: one kernel, which
 // cannot be made to write elsewhere than to inputs which it says receive outputs.
-func (a *assembly) assembleByHand(b *core.Binding) error {
-	e := a.p.e
+func (a *assembly) assembleByHand() error {
+	e, b := a.p.e, a.b
 	for i, v := range e.f.Inputs() {
 		if x := &a.inputs[i]; !a.p.onHost() && x.Tensor && len(x.Sizes) == 0 && e.f.Val(v).Domain.CPU != (x.Device.Type == CPU) {
 			return core.InvalidArgumentf("execute(): input %d (%s) is on %v, and the schedule was made for a definition with is_cpu=%v", i, e.f.Name(v), x.Device, e.f.Val(v).Domain.CPU)
@@ -35,7 +35,7 @@ func (a *assembly) assembleByHand(b *core.Binding) error {
 	if err != nil {
 		return err
 	}
-	a.f, a.b = e.f, b
+	a.f = e.f
 	hasElements := func(o OutputDescription) bool { return core.NumElements(o.Sizes) > 0 }
 	if !slices.ContainsFunc(a.p.Outputs, hasElements) {
 		return a.emit()

@@ -67,7 +67,7 @@ func (c *Cache) Executor(f *core.Fusion) (*Executor, error) {
 // capability 9.0, and with Unsupported if s cannot be lowered.
 func (c *Cache) Scheduled(f *core.Fusion, s *schedule.Scheduled, demands Launch) *Executor {
 	x := newExecutor(f, f.String(), c.machine, c.kernels)
-	x.byHand, x.demands = s, demands
+	x.byHand, x.demands, x.views = s, demands, nil
 	return x
 }
 

@@ -29,6 +29,7 @@ type DeviceProgram struct {
 	Draws      uint64 // by which a run moves the offset of the random generator: a multiple of 4
 
 	counts    cudadrv.ValueCounts // of the plan
+	outputs   []OutputDescription // of the plan
 	words     hostWords
 	functions []functionKey         // by launch
 	made      func() (*made, error) // of a plan that was kept: made at the first call
@@ -56,6 +57,11 @@ func (d *DeviceProgram) String() string {
 		fmt.Fprintf(&b, ", the offset moves by %d", d.Draws)
 	}
 	fmt.Fprintf(&b, ", at most %d bytes besides the inputs\n", d.PeakBytes)
+	for k := range d.outputs {
+		if v := d.outputs[k].View; v != nil {
+			fmt.Fprintf(&b, "output %d: a view of %s, sizes %v, strides %v, from element %d on\n", k, d.named([]Slot{v.Of}), v.Sizes, v.Strides, v.Offset)
+		}
+	}
 	for i := range d.Workspaces {
 		w := &d.Workspaces[i]
 		fmt.Fprintf(&b, "workspace %d: %d bytes", i, w.Bytes)

@@ -74,9 +74,15 @@
 // gives theirs; the result of any other operation is row-major. The stride of
 // an expanded broadcast is 0: the caller allocates one element along it.
 //
-// An output shares memory with nothing but the input that it is written to: one
-// that is an input, or a view of one, is a copy. On a CUDA device so is an input
-// that lies on the CPU.
+// With [Options].Views an output that [passes.Views] finds, such as a permutation of
+// an input or the input itself, is no memory but a [View] of that of an input, of
+// another output, or of the result of a product that is stored anyway: its caller
+// makes it, no kernel does. That is decided for each kind of inputs (views.go): a
+// reshape that strides cannot say is a copy, so is every output if an input that is
+// written shares memory with another one, and what would view an input on another
+// device. What is planned is a variant of the definition, in which the tensors that
+// outputs are views of stand for them. Without the option outputs share no memory
+// but with the inputs that they are written to.
 //
 // # Where a run takes place
 //

@@ -17,6 +17,7 @@ import (
 func (a *assembly) emit() error {
 	d := a.p.Device
 	a.uses = make([][]int, len(d.Workspaces))
+	a.noteViews()
 	if err := a.copyInputs(); err != nil {
 		return err
 	}
@@ -41,12 +42,21 @@ func (a *assembly) emit() error {
 	return nil
 }
 
+// noteViews has outputs that are views of other tensors shown.
+func (a *assembly) noteViews() {
+	for k, o := range a.f.Outputs() {
+		if a.p.Outputs[k].View != nil {
+			a.made.parts = append(a.made.parts, part{segment: -1, about: fmt.Sprintf("output %d in the memory of %s", k, a.f.Name(o.Val))})
+		}
+	}
+}
+
 // copyInputs copies the inputs that are outputs: to where they belong, or to a
 // workspace if that is the memory of another input.
 func (a *assembly) copyInputs() error {
 	for k, o := range a.f.Outputs() {
 		i, d := slices.Index(a.f.Inputs(), o.Val), &a.p.Outputs[k]
-		if i < 0 || i == d.Alias || d.SameAs >= 0 || core.NumElements(d.Sizes) == 0 {
+		if i < 0 || i == d.Alias || d.SameAs >= 0 || d.ofInput(len(a.inputs)) || core.NumElements(d.Sizes) == 0 {
 			continue
 		}
 		to := a.output(k)

@@ -14,6 +14,7 @@ import (
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
+	"nvfuser_go/passes"
 )
 
 // maxPlans bounds the plans of an executor. A program of dynamic shapes that
@@ -30,14 +31,13 @@ type Executor struct {
 	key     []bool // by input: a scalar whose value a plan depends on
 	written []int  // inputs that receive outputs
 
-	rewriting sync.Once
-	passed    *core.Fusion // by the passes
-	failed    error        // of those
+	views    []passes.View // outputs that may be views
+	variants map[string]*variant
 
 	byHand  *schedule.Scheduled // how it is computed; nil: as a scheduler says
 	demands Launch              // on launches of byHand
 
-	lock     sync.RWMutex
+	lock     sync.RWMutex // also of variants
 	plans    map[string]*entry
 	clock    atomic.Int64 // counts uses of plans
 	building singleflight.Group
@@ -50,7 +50,7 @@ type entry struct {
 }
 
 func newExecutor(f *core.Fusion, text string, m *machine, kernels *kernelStore) *Executor {
-	e := &Executor{machine: m, kernels: kernels, f: f, text: text, key: structuralScalars(f), plans: map[string]*entry{}, demands: AnyLaunch}
+	e := &Executor{machine: m, kernels: kernels, f: f, text: text, key: structuralScalars(f), plans: map[string]*entry{}, demands: AnyLaunch, views: passes.Views(f)}
 	e.written = written(f)
 	return e
 }
@@ -144,6 +144,10 @@ type Options struct {
 	// run, instead of side by side. It makes no other plan.
 	Serial bool
 
+	// Views has outputs that are views of other tensors have no memory of their own:
+	// the caller makes them, as [OutputDescription].View says. Without it they are copies.
+	Views bool
+
 	onlyKept bool // nothing is compiled
 }
 
@@ -233,18 +237,21 @@ func (e *Executor) AppendKey(key []byte, inputs []Input, o Options) []byte {
 	if o.Simulate {
 		key = append(key, 'S')
 	}
+	if o.Views && len(e.views) > 0 {
+		key = append(key, 'V')
+	}
 	if o.Candidate != 0 {
 		key = binary.AppendVarint(append(key, 'C'), int64(o.Candidate))
 	}
 	return key
 }
 
-// overlaps reports whether an input receives an output by a kernel and shares memory
-// with another one: a plan of the CPU proper sees that when it runs. It is false of
-// inputs that the definition does not take.
+// overlaps reports whether an input receives an output and shares memory with another
+// one, and a plan must know: one of the CPU proper sees it when it runs, but for views.
+// It is false of inputs that the definition does not take.
 func (e *Executor) overlaps(inputs []Input, o Options) bool {
 	return len(e.written) > 0 && e.haveExtents(inputs) &&
-		(inputs[e.written[0]].Device.Type == CUDA || o.Simulate || e.byHand != nil) && sharesMemory(e.written, inputs)
+		(inputs[e.written[0]].Device.Type == CUDA || o.Simulate || e.byHand != nil || o.Views && len(e.views) > 0) && sharesMemory(e.written, inputs)
 }
 
 // writesTwice reports whether two outputs are written to the same memory. It is false of

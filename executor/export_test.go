@@ -45,7 +45,7 @@ func (e *Executor) Cut(inputs []Input) error {
 	if err != nil {
 		return err
 	}
-	if err := a.prepare(b); err != nil {
+	if err := a.prepare(); err != nil {
 		return err
 	}
 	return a.cut()

@@ -56,7 +56,7 @@ func (p *Plan) Inspection() *Inspection {
 		x := &Inspection{f: p.e.f, e: p.e, known: true, inputs: p.inputs}
 		x.look = func() (err error) {
 			if p.Device == nil {
-				return x.assemble(p.inputs, Options{}, onHost)
+				return x.assemble(p.inputs, Options{Views: p.views}, onHost)
 			}
 			x.plan = p
 			x.made, err = p.Device.made()
@@ -105,7 +105,7 @@ func (x *Inspection) assemble(inputs []Input, o Options, device int) error {
 		return err
 	}
 	a.dry, x.made = true, a.made
-	if err := a.assemble(b); err != nil {
+	if err := a.assemble(); err != nil {
 		return err
 	}
 	a.p.finish(a.made.itself)

@@ -101,12 +101,11 @@ func (k *keeping) loadKept(i int, text keptText) (err error) {
 func (k *keeping) makeAgain() (m *made, err error) {
 	p := k.p
 	err = p.e.guard(p.inputs, func() error {
-		b, err := p.e.f.Bind(valuesOf(p.inputs))
+		a, err := k.again()
 		if err != nil {
 			return err
 		}
-		a := k.again()
-		if err := a.assemble(b); err != nil {
+		if err := a.assemble(); err != nil {
 			return err
 		}
 		if !p.Device.like(a.p.Device, &a.p.Device.words) {

@@ -145,7 +145,7 @@ func newLiving(p *Plan, d *DeviceProgram) *living {
 
 // output returns the output that a slot is, if it has memory of its own, else nil.
 func (l *living) output(s Slot) *OutputDescription {
-	if k := int(s) - l.inputs; k >= 0 && k < len(l.outputs) && !l.outputs[k].Hidden && l.outputs[k].SameAs < 0 {
+	if k := int(s) - l.inputs; k >= 0 && k < len(l.outputs) && l.outputs[k].isOwn(l.inputs) {
 		return &l.outputs[k]
 	}
 	return nil

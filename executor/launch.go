@@ -21,7 +21,7 @@ func (e *Executor) planInSteps(b *core.Binding, inputs []Input, o Options, devic
 	if k.restore() {
 		return a.p, nil
 	}
-	if err := a.assemble(b); err != nil {
+	if err := a.assemble(); err != nil {
 		return nil, err
 	}
 	a.p.finish(a.made.itself)
@@ -29,9 +29,14 @@ func (e *Executor) planInSteps(b *core.Binding, inputs []Input, o Options, devic
 	return a.p, nil
 }
 
-// begin returns the assembly of a plan for inputs, which are what the device takes.
+// begin returns the assembly of a plan for inputs, which are what the device takes; b is the
+// binding of the definition.
 func (e *Executor) begin(b *core.Binding, inputs []Input, o Options, device int) (*assembly, error) {
-	outputs, err := describeOutputs(e.f, b, inputs)
+	place := Device{}
+	if device != onHost {
+		place = Device{CUDA, device}
+	}
+	s, err := e.shape(b, inputs, o, place)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +45,7 @@ func (e *Executor) begin(b *core.Binding, inputs []Input, o Options, device int)
 		if properties, err = e.machine.properties(device); err != nil {
 			return nil, err
 		}
-		if err := checkWritten(e.f, inputs, outputs, Device{CUDA, device}); err != nil {
+		if err := checkWritten(e.f, inputs, s.outputs, place); err != nil {
 			return nil, err
 		}
 		if err := checkAligned(e.f, inputs); err != nil {
@@ -51,24 +56,25 @@ func (e *Executor) begin(b *core.Binding, inputs []Input, o Options, device int)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Outputs: outputs, Device: &DeviceProgram{Device: device}, NeedsRandom: draws, Work: math.MaxInt64, e: e, inputs: described(inputs)}
-	a := &assembly{p: p, properties: properties, options: o, inputs: p.inputs, aligned: alignments(inputs), overlaps: e.overlaps(inputs, o)}
+	p := &Plan{Outputs: s.outputs, Device: &DeviceProgram{Device: device}, NeedsRandom: draws, Work: math.MaxInt64, e: e, inputs: described(inputs), views: o.Views}
+	a := &assembly{p: p, variant: s.variant, b: s.b, properties: properties, options: o, inputs: p.inputs, aligned: alignments(inputs), overlaps: e.overlaps(inputs, o)}
 	a.made = &made{of: a.blank()}
 	return a, nil
 }
 
 // blank returns an assembly as a was when it began.
 func (a *assembly) blank() *assembly {
-	return &assembly{properties: a.properties, options: a.options, inputs: a.inputs, aligned: a.aligned, overlaps: a.overlaps,
+	return &assembly{variant: a.variant, properties: a.properties, options: a.options, inputs: a.inputs, aligned: a.aligned, overlaps: a.overlaps,
 		p: &Plan{Outputs: a.p.Outputs, NeedsRandom: a.p.NeedsRandom, Device: &DeviceProgram{Device: a.p.Device.Device}, e: a.p.e, inputs: a.p.inputs}}
 }
 
 // again returns an assembly as a was when it began, which makes kernels and does not
 // load them.
-func (a *assembly) again() *assembly {
-	other := a.blank()
+func (a *assembly) again() (other *assembly, err error) {
+	other = a.blank()
 	other.dry, other.made = true, &made{of: other.blank()}
-	return other
+	other.b, err = a.variant.f.Bind(valuesOf(a.inputs))
+	return other, err
 }
 
 // A made is what a program was made from, as far as that went.
@@ -88,7 +94,7 @@ func (m *made) itself() (*made, error) { return m, nil }
 // finish makes known what a run of the program needs.
 func (p *Plan) finish(from func() (*made, error)) {
 	d := p.Device
-	d.made, d.Scalars = from, len(d.words.list)
+	d.made, d.Scalars, d.outputs = from, len(d.words.list), p.Outputs
 	d.counts = p.Counts()
 	d.PeakBytes = p.peakBytes()
 	if p.NeedsRandom {

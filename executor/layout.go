@@ -16,6 +16,9 @@ type OutputDescription struct {
 	Alias          int     // the input in whose memory it is written, or -1
 	Hidden         bool    // not returned to the user
 	SameAs         int     // an earlier output that is the same tensor, or -1; then it has no memory of its own
+	// View: the output is another view of the memory that the rest describes, which is
+	// that of View.Of. Nil: it is as described.
+	View *View
 }
 
 // NumBytes returns the bytes from the first element to the end of the last.

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -108,7 +109,10 @@ func (m *made) purpose(launch int) string {
 
 // title returns the line that tells a part from others.
 func (p *part) title(mark string) string {
-	if p.segment < 0 {
+	switch {
+	case p.segment < 0 && p.isView():
+		return mark + " view: " + p.about + "\n"
+	case p.segment < 0:
 		return mark + " copy: " + p.about + "\n"
 	}
 	return fmt.Sprintf("%s segment %d, %s\n", mark, p.segment, p.about)
@@ -168,8 +172,8 @@ func (x *Inspection) showParts(s *Stage, arguments []string) (string, error) {
 		return x.showPart(s, &parts[0], arguments)
 	}
 	var b strings.Builder
-	var refused *core.Unsupported // the first
-	none, mark := true, "//"      // as in CUDA
+	var refused, view *core.Unsupported // the first, and one of an output that is a view
+	none, mark := true, "//"            // as in CUDA
 	if s.needs == aSegment {
 		mark = "#" // as in Python and the text of fusions
 	}
@@ -191,6 +195,10 @@ func (x *Inspection) showParts(s *Stage, arguments []string) (string, error) {
 		var why *core.Unsupported
 		switch {
 		case errors.As(err, &why):
+			if p.segment < 0 && p.isView() { // which the title says
+				view = why
+				continue
+			}
 			if refused == nil {
 				refused = why
 			}
@@ -207,7 +215,7 @@ func (x *Inspection) showParts(s *Stage, arguments []string) (string, error) {
 			}
 		}
 	}
-	if none && refused != nil {
+	if refused = cmp.Or(refused, view); none && refused != nil {
 		return "", refused
 	}
 	return b.String(), nil

@@ -98,7 +98,7 @@ func (p *Plan) onePhase() Phase {
 		phase.Launches = len(p.Device.Launches)
 	}
 	for k := range p.Outputs {
-		if o := &p.Outputs[k]; !o.Hidden && o.SameAs < 0 {
+		if p.Outputs[k].isOwn(n.Inputs) {
 			phase.Allocate = append(phase.Allocate, Slot(n.Inputs+k))
 		}
 	}

@@ -23,6 +23,7 @@ type Plan struct {
 
 	e      *Executor
 	inputs []Input // of this kind, without data
+	views  bool    // as of [Options]
 
 	once   sync.Once // for looked
 	looked *Inspection
@@ -60,18 +61,7 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 	case e.byHand != nil, o.Simulate:
 		return e.planInSteps(b, inputs, o, onHost)
 	}
-	outputs, err := describeOutputs(e.f, b, inputs)
-	if err != nil {
-		return nil, err
-	}
-	s, inputs := &cpuStep{f: e.f, b: b, key: e.key, outputs: outputs, written: e.written}, described(inputs)
-	for _, x := range inputs {
-		s.inputs = append(s.inputs, cpu.Layout{DType: x.DType, Sizes: x.Sizes, Strides: x.Strides})
-	}
-	if s.program, err = s.build(true); err != nil {
-		return nil, err
-	}
-	work, err := workOf(e.f, b)
+	shape, err := e.shape(b, inputs, o, place)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +69,36 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Steps: []Step{s}, Outputs: outputs, NeedsRandom: draws, Work: work, e: e, inputs: inputs}, nil
+	p := &Plan{Outputs: shape.outputs, NeedsRandom: draws, e: e, inputs: described(inputs), views: o.Views}
+	s, err := p.cpuStep(shape)
+	if err != nil || len(s.outputs) == 0 && len(p.Outputs) > 0 {
+		return p, err
+	}
+	if s.program, err = s.build(true); err != nil {
+		return nil, err
+	}
+	p.Steps = []Step{s}
+	p.Work, err = workOf(s.f, s.b)
+	return p, err
+}
+
+// cpuStep returns the step that computes all outputs but views of inputs.
+func (p *Plan) cpuStep(of *shape) (s *cpuStep, err error) {
+	s = &cpuStep{f: of.f, b: of.b, key: p.e.key, written: p.e.written}
+	for _, x := range p.inputs {
+		s.inputs = append(s.inputs, cpu.Layout{DType: x.DType, Sizes: x.Sizes, Strides: x.Strides})
+	}
+	var computed []core.Output
+	for k := range p.Outputs {
+		if o := &p.Outputs[k]; !o.ofInput(len(p.inputs)) {
+			s.computes, s.outputs, computed = append(s.computes, k), append(s.outputs, *o), append(computed, of.f.Outputs()[k])
+		}
+	}
+	if len(computed) < len(p.Outputs) {
+		s.f = of.f.WithOutputs(computed)
+		s.b, err = s.f.Bind(valuesOf(p.inputs))
+	}
+	return s, err
 }
 
 // Run computes the outputs of a plan of the CPU. inputs are of the kind that the plan was made for;
@@ -130,13 +149,14 @@ func (p *Plan) Do(c *Call) error {
 
 // A cpuStep computes the whole fusion on the CPU.
 type cpuStep struct {
-	f       *core.Fusion
-	b       *core.Binding
-	key     []bool
-	inputs  []cpu.Layout
-	outputs []OutputDescription
-	written []int // inputs that receive outputs
-	program *cpu.Program
+	f        *core.Fusion
+	b        *core.Binding
+	key      []bool
+	inputs   []cpu.Layout
+	computes []int               // outputs of the plan
+	outputs  []OutputDescription // of those
+	written  []int               // inputs that receive outputs
+	program  *cpu.Program
 
 	once    sync.Once
 	careful *cpu.Program // for inputs that share memory with one that is written
@@ -159,6 +179,12 @@ func (s *cpuStep) run(c *Call) error {
 	}
 	a := cpu.Arguments{Inputs: make([]unsafe.Pointer, len(c.Inputs)), Scalars: make([]scalar.Value, len(c.Inputs)),
 		Outputs: c.Outputs, Random: c.Random, Stop: c.Stop}
+	if len(s.computes) < len(c.Outputs) {
+		a.Outputs = nil
+		for _, k := range s.computes {
+			a.Outputs = append(a.Outputs, c.Outputs[k])
+		}
+	}
 	for i := range c.Inputs {
 		x := &c.Inputs[i]
 		if x.Tensor {

@@ -17,7 +17,7 @@ func (p *Plan) Phases() []Phase {
 		return p.Device.Phases
 	}
 	phase := p.onePhase()
-	phase.Launches = 1
+	phase.Launches = len(p.Steps)
 	return []Phase{phase}
 }
 

@@ -69,6 +69,8 @@ func (p *prepared) runBy(t testing.TB, plan *executor.Plan, run func(outputs []u
 		case d.Alias >= 0:
 			outputs[k] = p.memory[d.Alias]
 			written[d.Alias] = true
+		case d.View != nil && int(d.View.Of) < len(p.memory):
+			outputs[k] = p.memory[d.View.Of]
 		case d.SameAs >= 0:
 			outputs[k] = outputs[d.SameAs]
 		default:
@@ -85,6 +87,10 @@ func (p *prepared) runBy(t testing.TB, plan *executor.Plan, run func(outputs []u
 	arrays := make([]*core.Array, len(outputs))
 	for k, m := range outputs {
 		require.False(t, m.Overrun(), "output %d was written beyond its end\n%s", k, p.c.Fusion)
+		if v := plan.Outputs[k].View; v != nil {
+			m = m.Seen(v.Sizes, v.Strides, v.Offset)
+			outputs[k] = m
+		}
 		arrays[k] = m.Read()
 	}
 	return arrays, outputs, nil

@@ -155,14 +155,13 @@ func showRewriting(x *Inspection, _ []string) (string, error) {
 
 // showCutting makes the program again.
 func showCutting(x *Inspection, _ []string) (string, error) {
-	b, err := x.e.f.Bind(valuesOf(x.inputs))
+	var log strings.Builder
+	a, err := x.made.of.again()
 	if err != nil {
 		return "", err
 	}
-	var log strings.Builder
-	a := x.made.of.again()
 	a.log = func(line string) { log.WriteString(line + "\n") }
-	if err := a.assemble(b); err != nil && x.failed == nil {
+	if err := a.assemble(); err != nil && x.failed == nil {
 		return "", err
 	}
 	if log.Len() == 0 {

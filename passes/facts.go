@@ -11,18 +11,18 @@ import (
 // strides can say: it needs no kernel.
 type View struct {
 	Output int        // its position
-	Base   core.ValID // an input, or another output
+	Base   core.ValID // see [Views]; the output's own if that is an input
 	// Reshapes tells of a reshape on the way: whether strides can say it depends
 	// on those of the base.
 	Reshapes bool
 }
 
-// Views returns the outputs of f that can be views, in order: those made by
-// broadcasts, expands, squeezes, permutations, slices and reshapes alone of an
-// input or of another output. A copy that the definition asks for (set,
-// segment_set, stride_order) is none, and nothing is a view of an input that is
-// written, or written to one. An output that is an input is not listed, nor the
-// second of two that are one tensor: they are no views of it.
+// Views returns the outputs of f that can be views, in order: the inputs, and what
+// broadcasts, expands, squeezes, permutations, slices and reshapes alone make of an
+// input, of another output, or of the result of a product, an attention, a scan or
+// a sort, which is stored as it is in any case. A copy that the definition asks for
+// (set, segment_set, stride_order) is none, and nothing is a view of an input that
+// is written, or written to one. Of two outputs that are one tensor both are listed.
 func Views(f *core.Fusion) []View {
 	written, isOutput := map[core.ValID]bool{}, map[core.ValID]bool{}
 	for _, o := range f.Outputs() {
@@ -37,39 +37,51 @@ func Views(f *core.Fusion) []View {
 			isOutput[o.Val] = false // it may be in memory that is not its own
 		}
 	}
-	type root struct {
-		base     core.ValID
-		reshapes bool
+	isBase := func(v core.ValID) bool {
+		if x := f.Val(v); x.Input {
+			return !written[v]
+		}
+		return isOutput[v] || isStored(f.Expr(f.Val(v).Def).Op)
 	}
-	roots := map[core.ValID]root{}
+	roots := map[core.ValID]View{}
+	for _, v := range f.Inputs() {
+		if f.Val(v).Tensor && isBase(v) {
+			roots[v] = View{Base: v}
+		}
+	}
 	for _, id := range f.Order() {
 		e := f.Expr(id)
-		if !sharesMemory(e.Op) {
+		if !sharesMemory(e.Op) || f.DeclaredOrder(e.Out[0]) != nil {
 			continue
 		}
 		v := e.Args[0].Tensor
 		from, ok := roots[v]
 		if !ok || isOutput[v] {
-			if f.Val(v).Input && !written[v] || isOutput[v] && !f.Val(v).Input {
-				from, ok = root{base: v}, true
-			} else {
-				ok = false
+			if from, ok = (View{Base: v}), isBase(v); !ok {
+				continue
 			}
 		}
-		if ok {
-			from.reshapes = from.reshapes || e.Op == core.ReshapeOp
-			roots[e.Out[0]] = from
-		}
+		from.Reshapes = from.Reshapes || e.Op == core.ReshapeOp
+		roots[e.Out[0]] = from
 	}
 	var views []View
-	seen := map[core.ValID]bool{}
 	for i, o := range f.Outputs() {
-		if from, ok := roots[o.Val]; ok && isOutput[o.Val] && !seen[o.Val] {
-			views = append(views, View{i, from.base, from.reshapes})
+		if from, ok := roots[o.Val]; ok && o.Alias == core.NoVal && (isOutput[o.Val] || f.Val(o.Val).Input) {
+			from.Output = i
+			views = append(views, from)
 		}
-		seen[o.Val] = true
 	}
 	return views
+}
+
+// isStored reports whether the results of op lie in memory, whoever reads them: torch
+// computes it.
+func isStored(op *core.OpInfo) bool {
+	switch op.Class {
+	case core.Contraction, core.Attention, core.Scan, core.Sort:
+		return true
+	}
+	return false
 }
 
 // sharesMemory reports whether strides may say what op does.

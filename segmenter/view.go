@@ -12,25 +12,33 @@ import (
 // scalars are those of a binding of the fusion of s.
 func (s *Segment) Lies(scalars *core.Binding, sizes, strides, to []int64) (viewed []int64, first int64, err error) {
 	e := s.Fusion.Expr(s.Fusion.Order()[0])
-	viewed, ok := viewStrides(s.Fusion, e, sizes, strides, to)
-	if !ok {
+	viewed, first, ok, err := Lies(e, scalars, sizes, strides, to)
+	if err == nil && !ok {
 		panic("segmenter: " + s.Fusion.String() + " is no view of memory with these strides")
 	}
-	if e.Op == core.SliceOp {
+	return viewed, first, err
+}
+
+// Lies is [Segment.Lies] for an expression that is a permutation, squeeze, broadcast, expansion,
+// slice or reshape, of a fusion that need not be concrete. No size is 0. False: strides
+// cannot say what a reshape does.
+func Lies(e *core.Expr, scalars *core.Binding, sizes, strides, to []int64) (viewed []int64, first int64, ok bool, err error) {
+	viewed, ok = viewStrides(e, sizes, strides, to)
+	if ok && e.Op == core.SliceOp {
 		for d, start := range e.Args[1].Scalars {
 			n, err := scalars.Int(start)
 			if err != nil {
-				return nil, 0, err
+				return nil, 0, false, err
 			}
 			first += n * strides[d]
 		}
 	}
-	return viewed, first, nil
+	return viewed, first, ok, nil
 }
 
 // viewStrides returns the strides of the result of e, of sizes to, in the memory of its
 // operand; false: it does not lie there.
-func viewStrides(f *core.Fusion, e *core.Expr, sizes, strides, to []int64) (viewed []int64, ok bool) {
+func viewStrides(e *core.Expr, sizes, strides, to []int64) (viewed []int64, ok bool) {
 	switch e.Op {
 	case core.PermuteOp:
 		for _, d := range e.Args[1].Ints {
@@ -52,8 +60,8 @@ func viewStrides(f *core.Fusion, e *core.Expr, sizes, strides, to []int64) (view
 		}
 	case core.ExpandOp:
 		viewed = slices.Clone(strides)
-		for d, a := range f.Axes(e.Out[0]) {
-			if f.Axis(a).Kind == core.Broadcast {
+		for d, n := range to {
+			if n != sizes[d] {
 				viewed[d] = 0
 			}
 		}
@@ -143,7 +151,7 @@ func (g *graph) viewed(e *core.Expr) []int64 {
 	if strides == nil {
 		return nil
 	}
-	strides, ok := viewStrides(g.f, e, g.values[x].shape, strides, g.values[e.Out[0]].shape)
+	strides, ok := viewStrides(e, g.values[x].shape, strides, g.values[e.Out[0]].shape)
 	if !ok {
 		return nil
 	}

@@ -51,6 +51,12 @@ func (m *Memory) Data() unsafe.Pointer {
 	return unsafe.Pointer(&m.bytes[margin+m.offset*int64(m.DType.Size())])
 }
 
+// Seen returns another tensor in the same memory, of which element 0 is at offset from
+// that of m.
+func (m *Memory) Seen(sizes, strides []int64, offset int64) *Memory {
+	return &Memory{DType: m.DType, Sizes: sizes, Strides: strides, offset: m.offset + offset, bytes: m.bytes, before: m.before}
+}
+
 // element returns the bytes of the element at index.
 func (m *Memory) element(index []int64) []byte {
 	at := m.offset
