@@ -92,7 +92,7 @@ func (a *accumulation) loop(s *kir.For, n int64) (before, after kir.Block) {
 				change(x.Else, true)
 			case kir.Assign:
 				added, ok := a.added(s, x)
-				if !ok {
+				if !ok || conditional && !a.isInside(&x.Dst) { // the total is stored without the condition
 					continue
 				}
 				e := a.values(s, a.results[x.Dst.Buffer], n)

@@ -316,6 +316,23 @@ tv2.merge(1, 2)
 tv3.split(1, 2)
 inline_most()
 `},
+	// A total is stored where there is an element, also if what it adds has a value
+	// everywhere.
+	{"total of a block without an element", `%0 = tensor i64 [3, 12, 7] contiguity=[yes, yes, yes]
+%1 = tensor i64 [1, 12, 7] contiguity=[none, yes, yes]
+%2 = add %1, %0
+%3 = max %2 dims=[2] keepdim=false dtype=null
+%4 = broadcast %3 is_broadcast_dim=[false, false, true]
+%5 = mul %2, %4
+output %5
+`, [][]int64{{3, 12, 7}, {1, 12, 7}}, `tv5.split(0, 5)
+tv5.split(3, 2)
+transform_like(tv5, [tv1, tv0, tv2, tv3, tv4])
+tv2.parallelize(3, block_x)
+tv3.parallelize(3, block_x)
+tv5.parallelize(3, block_x)
+tv3.set_allocation_domain([tv3.loop[2], tv3.logical[0], tv3.logical[2]], True)
+`},
 	// Whether tests can fail in unswitched loops is not asked where it has no value.
 	{"unswitched loop of nothing", `%0 = tensor i64 [2, 0] contiguity=[yes, yes]
 %1 = neg %0

@@ -36,6 +36,9 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	if err != nil {
 		return err
 	}
+	if k := l.b.Kernel(); k.Buffers[dsts[0].Buffer].DType != k.Buffers[srcs[0].Buffer].DType {
+		return l.refuse("vector", v, "%s is vectorized, and %s, which it copies, is held in another type", l.f.Name(v), l.f.Name(l.f.TensorArgs(e)[0]))
+	}
 	lane, err := l.lane(id, a, width)
 	if err != nil {
 		return err
