@@ -71,6 +71,7 @@ type touch struct {
 	coords []index
 	shared bool                // more than one thread or iteration makes it
 	number int                 // of the statement
+	async  bool                // it goes on after the statement, until some wait
 	last   []schedule.Parallel // dimensions of the grid of which the last block to arrive makes it
 }
 
@@ -89,7 +90,7 @@ func (c *context) touched(v core.ValID, coords []index, write bool) {
 	}
 	id := c.f.Val(c.tensor.v).Def
 	last, _ := c.limits(c.f.Expr(id))
-	t := touch{coords: coords, number: c.numStatements, shared: c.redundant || len(c.onceAmongThreads(last)) > 0, last: last}
+	t := touch{coords: coords, number: c.numStatements, async: !write && c.isAsync(), shared: c.redundant || len(c.onceAmongThreads(last)) > 0, last: last}
 	for _, class := range c.m.Nest(id) {
 		t.shared = t.shared || !c.isOwnLoop(v, class) && !c.isOne(c.m.Promotion(class))
 		if !c.isOne(c.m.Promotion(class)) && c.parallel(class) != schedule.Vectorize {
@@ -106,7 +107,8 @@ func (c *context) touched(v core.ValID, coords []index, write bool) {
 // overwriting is a pass. It refuses kernels that may read an element of an input
 // after it was overwritten: all reads must be in the loops of the write, before
 // it, of the elements that are written there, each thread has elements of its
-// own, and where one block does what is left of a reduction it does both.
+// own, and where one block does what is left of a reduction it does both. An
+// asynchronous copy reads until it is waited for, which is where its result is read.
 func (l *lowering) overwriting() error {
 	for _, o := range l.f.Outputs() {
 		v := o.Val
@@ -116,7 +118,7 @@ func (l *lowering) overwriting() error {
 		safe := !slices.ContainsFunc(l.writes[v], func(w touch) bool { return w.shared })
 		for _, r := range l.reads[v] {
 			safe = safe && slices.ContainsFunc(l.writes[v], func(w touch) bool {
-				return r.number <= w.number && slices.Equal(r.loops, w.loops) && slices.Equal(r.coords, w.coords) && slices.Equal(r.last, w.last)
+				return !r.async && r.number <= w.number && slices.Equal(r.loops, w.loops) && slices.Equal(r.coords, w.coords) && slices.Equal(r.last, w.last)
 			})
 		}
 		if !safe {

@@ -358,3 +358,30 @@ func TestRegressions(t *testing.T) {
 		})
 	}
 }
+
+// TestCopyOfOverwritten refuses to overwrite an input that an asynchronous copy, which
+// nothing waits for before, may still read.
+func TestCopyOfOverwritten(t *testing.T) {
+	const text = `%0 = tensor i64 [33, 3] contiguity=[yes, yes]
+%1 = tensor i64 [33, 3] contiguity=[yes, yes]
+%2 = neg %1
+%3 = add %0, %2
+output %2 alias %0
+output %3
+`
+	for cache, isRefused := range map[string]bool{"tv0.cache_after()": false, "tv0.cache_after(cp_async)": true} {
+		s := parsed(t, text)
+		f := frozen(s)
+		script, err := schedule.ParseScript("tv4 = " + cache + "\ntv4.set_memory_type(shared)\ninline_at(tv2, 2, False, [tv2])\ninline_at(tv4, 2, False, [tv4])\n")
+		require.NoError(t, err)
+		require.NoError(t, s.Run(script))
+		k, err := checkWith(s, f, fusionfuzz.Inputs(f, 7, []int64{33, 3}, []int64{33, 3}), Options{})
+		if !isRefused {
+			require.NoError(t, err, "%v\n%v", s, k)
+			continue
+		}
+		var refused *core.Unsupported
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, "alias", refused.Refusals[0].Rule)
+	}
+}
