@@ -188,6 +188,11 @@ func (p *printer) statement(s kir.Statement) {
 		p.move(&s)
 	case kir.AsyncCopy:
 		p.asyncCopy(&s)
+	case kir.Opaque:
+		if !p.scalars[s.Buffer] {
+			p.need("opaque")
+			p.line("opaque(%s);", p.buffers[s.Buffer])
+		}
 	case kir.AsyncCommit:
 		p.need("commitAsync")
 		p.line("commitAsync();")

@@ -252,6 +252,11 @@ type (
 		Guard    scalar.ID // a Bool; scalar.None: always
 	}
 
+	// Opaque hides from a compiler what the elements of a Local buffer in registers
+	// are: what is computed from them again is computed, not remembered. It does
+	// nothing else.
+	Opaque struct{ Buffer BufferID }
+
 	// AsyncCommit closes the group of the thread's copies since the last one.
 	AsyncCommit struct{}
 
@@ -347,6 +352,7 @@ func (Declare) statement()     {}
 func (Assign) statement()      {}
 func (Move) statement()        {}
 func (AsyncCopy) statement()   {}
+func (Opaque) statement()      {}
 func (AsyncCommit) statement() {}
 func (AsyncWait) statement()   {}
 func (Barrier) statement()     {}

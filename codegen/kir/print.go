@@ -168,6 +168,8 @@ func (p *printer) head(s Statement) string {
 			text += " if " + p.expr(s.Guard) + " else 0"
 		}
 		return text
+	case Opaque:
+		return "opaque " + p.k.Buffers[s.Buffer].Name
 	case AsyncCommit:
 		return "commit"
 	case AsyncWait:

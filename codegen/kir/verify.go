@@ -223,6 +223,8 @@ func (v *verifier) idBlock(block Block) {
 		switch s := s.(type) {
 		case Declare:
 			v.idBuffer(s.Buffer)
+		case Opaque:
+			v.idBuffer(s.Buffer)
 		case Assign:
 			v.idAccess(&s.Dst)
 			value(s.Value)

@@ -78,6 +78,10 @@ func (v *verifier) leaf(s Statement, agree granule) {
 		if s.Guard != scalar.None {
 			v.condition(s.Guard)
 		}
+	case Opaque:
+		if b := &v.k.Buffers[s.Buffer]; !v.live[s.Buffer] || b.Space != Local || !b.Registers {
+			v.problem("%s is not in registers here", b.Name)
+		}
 	case AsyncCommit, Fence:
 	case AsyncWait:
 		if s.Pending < 0 {

@@ -173,6 +173,10 @@ func TestVerify(t *testing.T) {
 		{"two symbols of one index", func(b *sample) { b.Symbol("again", BlockIdx, 0, dtype.Index, scalar.Unknown()) }, "there is another symbol of the same index"},
 		{"dimension", func(b *sample) { b.kernel.Symbols[b.symbol("bx")].Dim = 3 }, "dimension 3 is not 0, 1 or 2"},
 
+		{"opaque memory", func(b *sample) { b.Add(Opaque{b.s}) }, "s is not in registers here"},
+		{"opaque before", func(b *sample) {
+			change(b, first(func(s *Declare) { b.Add(Opaque{s.Buffer}) }))
+		}, "is not in registers here"},
 		{"declared twice", func(b *sample) { b.Add(Declare{b.s}) }, "buffer s: it is declared 2 times"},
 		{"not declared", func(b *sample) {
 			late := b.Buffer("late", Local, dtype.Float)

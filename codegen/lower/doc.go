@@ -17,6 +17,16 @@
 // scalar simplifies. The same walk says which indices may pass their extents,
 // and so which tests guard the statement (predicate.go).
 //
+// # How threads fold
+//
+// A thread folds what it has itself, in an order that shortens the chains
+// (accumulate.go). What several threads have are parts, in registers (across.go):
+// those of all reductions that stand side by side, and of the iterations of loops
+// around, are combined at once (block.go): by shuffles where lanes of a warp differ in reduced
+// dimensions, then by shared memory with a barrier. What several blocks have goes
+// to global memory, and the last block to arrive combines it (grid.go). All orders
+// depend on the kernel alone, so that every launch gives the same bits.
+//
 // # Invariants
 //
 //   - A kernel that is returned satisfies [kir.Kernel.Verify]. What cannot be
@@ -30,9 +40,9 @@
 // Reading order: lower.go, analysis.go, graph.go, storage.go, exchange.go; then
 // emit.go, path.go, index.go, predicate.go, value.go, arguments.go; then what
 // classes of ops and parallel types add: resize.go, scatter.go, reduction.go,
-// block.go, vector.go, pipeline.go, swizzle.go, unswitch.go, drop.go, alias.go;
-// then the passes over kir: registers.go, accumulate.go, synchronise.go, hoist.go, indextype.go,
-// divisors.go. walk.go visits statements; rules.go is what tests leave out.
+// across.go, block.go, grid.go, vector.go, pipeline.go, swizzle.go, unswitch.go,
+// drop.go, alias.go; then the passes over kir: registers.go, accumulate.go,
+// synchronise.go, hoist.go, indextype.go, divisors.go. walk.go visits statements; rules.go is what tests leave out.
 //
 // It does not choose schedules and does not know the limits of devices.
 package lower

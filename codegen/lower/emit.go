@@ -42,7 +42,9 @@ func (l *lowering) flat(b kir.Block) kir.Block {
 func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
 	nodes, levels := l.flattened(body, [][]core.AxisID{around})
 	nodes = l.together(nodes)
+	var packed []held
 	for i, n := range nodes {
+		l.unpackAgain(packed, n)
 		if err := l.meet(nodes[i:]); err != nil {
 			return err
 		}
@@ -56,8 +58,39 @@ func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
 		if err := l.node(n, levels[n][len(levels[n])-1]); err != nil {
 			return err
 		}
+		packed = append(packed, l.packedIn(n)...)
 	}
 	return nil
+}
+
+// A held is a tensor that is held packed, in the block that computes it.
+type held struct {
+	v    core.ValID
+	read *bool // by an earlier loop of the block
+}
+
+// packedIn returns the tensors that n computes and that are to be held packed.
+func (l *lowering) packedIn(n *schedule.Nest) (list []held) {
+	for _, id := range l.inside(n) {
+		for _, v := range l.f.Expr(id).Out {
+			if l.s.HoldsPacked(v) {
+				list = append(list, held{v, new(bool)})
+			}
+		}
+	}
+	return list
+}
+
+// unpackAgain hides from the compiler what it knows of the tensors that are held
+// packed and that n reads, unless n is the first to do so.
+func (l *lowering) unpackAgain(packed []held, n *schedule.Nest) {
+	for _, h := range packed {
+		reads := slices.ContainsFunc(l.inside(n), func(id core.ExprID) bool { return slices.Contains(l.f.TensorArgs(l.f.Expr(id)), h.v) })
+		if reads && *h.read {
+			l.b.Add(kir.Opaque{Buffer: l.buffers[h.v]})
+		}
+		*h.read = *h.read || reads
+	}
 }
 
 // flattened returns body with, in the place of loops that are none in a thread,

@@ -223,6 +223,30 @@ output %1
 		_, err := s.CacheBefore(tv(s, 1))
 		must(t, err, s.InlineMost(nil, nil))
 	}},
+	{name: "held packed", text: `%0 = tensor bf16 [-1, 512] contiguity=[yes, yes]
+%1 = cast %0 dtype=f32
+%2 = sum %1 dims=[1] keepdim=false dtype=f32
+%3 = broadcast %2 is_broadcast_dim=[false, true]
+%4 = truediv %1, %3
+output %4
+`, sizes: [][]int64{{3, 512}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
+		out := tv(s, 4)
+		x, err := s.CacheAfter(tv(s, 0), nil)
+		must(t, err, s.HoldPacked(x))
+		_, err = s.Recompute(tv(s, 1), []core.ValID{out})
+		must(t, err, s.Split(out, 1, 2, true), s.Split(out, 1, 64, true))
+		_, err = s.TransformLike(out, nil)
+		must(t, err)
+		_, err = s.RFactor(tv(s, 2), []int{1, 3})
+		must(t, err)
+		parallelised(t, s, 0, schedule.BIDx)
+		for _, v := range s.Tensors() {
+			if !s.Fusion().Val(v).Input && len(s.Loop(v)) > 1 {
+				must(t, s.Parallelize(v, len(s.Loop(v))-min(2, len(s.Loop(v))-1), schedule.TIDx))
+			}
+		}
+		must(t, s.InlineMost(nil, nil))
+	}},
 	{name: "slice of slices", text: `%0 = tensor f32 [10] contiguity=[yes]
 %1 = set %0
 %2 = slice %1 start_indices=[0] end_indices=[8] strides=[1] manual_normalization=true

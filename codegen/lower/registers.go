@@ -35,13 +35,20 @@ func (l *lowering) registers() error {
 			fits[a.Buffer] = fits[a.Buffer] && l.canUnroll(mine, loops)
 		})
 	})
-	k.Body = withoutDeclarations(k.Body, func(id kir.BufferID) bool { return k.Buffers[id].Space == kir.Local && uses[id] == nil })
+	k.Body = without(k.Body, func(s kir.Statement) bool { // what has no element at any point is not computed
+		d, ok := s.(kir.Declare)
+		return ok && k.Buffers[d.Buffer].Space == kir.Local && uses[d.Buffer] == nil
+	})
 	for id := range uses {
 		b := &k.Buffers[id]
 		if b.Space == kir.Local {
 			b.Registers = fits[id]
 		}
 	}
+	k.Body = without(k.Body, func(s kir.Statement) bool { // what is in memory is not packed again
+		x, ok := s.(kir.Opaque)
+		return ok && !k.Buffers[x.Buffer].Registers
+	})
 	for id, symbols := range uses {
 		if k.Buffers[id].Registers {
 			for s := range symbols {
@@ -69,22 +76,19 @@ func (l *lowering) canUnroll(symbols map[kir.SymbolID]bool, loops map[kir.Symbol
 	return product <= maxUnrolled
 }
 
-// withoutDeclarations returns b without the declarations of buffers that are
-// unused: what has no element at any point is not computed.
-func withoutDeclarations(b kir.Block, unused func(kir.BufferID) bool) kir.Block {
+// without returns b without the statements that have no blocks and are selected.
+func without(b kir.Block, selected func(kir.Statement) bool) kir.Block {
 	var out kir.Block
 	for _, s := range b {
 		switch s := s.(type) {
-		case kir.Declare:
-			if unused(s.Buffer) {
-				continue
-			}
 		case *kir.For:
-			s.Body = withoutDeclarations(s.Body, unused)
+			s.Body = without(s.Body, selected)
 		case *kir.If:
-			s.Then, s.Else = withoutDeclarations(s.Then, unused), withoutDeclarations(s.Else, unused)
+			s.Then, s.Else = without(s.Then, selected), without(s.Else, selected)
 		}
-		out = append(out, s)
+		if !selected(s) {
+			out = append(out, s)
+		}
 	}
 	return out
 }

@@ -112,6 +112,8 @@ func (p *program) statement(x *statement, s kir.Statement) error {
 		return p.pair(x, &s.Dst, &s.Src, func(dst, src *access) {
 			x.effect(func(b *block) { b.asyncCopy(dst, src, guard) })
 		})
+	case kir.Opaque:
+		x.effect(func(*block) {})
 	case kir.AsyncCommit:
 		x.effect((*block).commit)
 	case kir.AsyncWait:

@@ -99,6 +99,7 @@ type tensor struct {
 	cacheHint CacheHint
 	swizzle   []Swizzle
 	buffering Buffering
+	packed    bool // later readers take the elements from where they are held
 }
 
 // A Scheduled is a fusion and how it is computed. It is used by one goroutine.
@@ -171,7 +172,7 @@ func (s *Scheduled) takeMapping() *Mapping {
 
 func (t *tensor) equal(o *tensor) bool {
 	return (t.alloc == nil) == (o.alloc == nil) && slices.Equal(t.alloc, o.alloc) && slices.Equal(t.contig, o.contig) && t.memory == o.memory &&
-		t.position == o.position && t.copyKind == o.copyKind && t.cacheHint == o.cacheHint && slices.Equal(t.swizzle, o.swizzle) && t.buffering == o.buffering
+		t.position == o.position && t.copyKind == o.copyKind && t.cacheHint == o.cacheHint && slices.Equal(t.swizzle, o.swizzle) && t.buffering == o.buffering && t.packed == o.packed
 }
 
 // grow makes room for what was added to the fusion.
@@ -234,6 +235,7 @@ func (s *Scheduled) CopyKind(v core.ValID) CopyKind   { return s.tensors[v].copy
 func (s *Scheduled) CacheHint(v core.ValID) CacheHint { return s.tensors[v].cacheHint }
 func (s *Scheduled) Swizzles(v core.ValID) []Swizzle  { return s.tensors[v].swizzle }
 func (s *Scheduled) Buffering(v core.ValID) Buffering { return s.tensors[v].buffering }
+func (s *Scheduled) HoldsPacked(v core.ValID) bool    { return s.tensors[v].packed }
 func (s *Scheduled) kind(a core.AxisID) core.AxisKind { return s.f.Axis(a).Kind }
 func (s *Scheduled) extent(a core.AxisID) scalar.ID   { return s.f.Axis(a).Extent }
 func (s *Scheduled) isInput(v core.ValID) bool        { return s.f.Val(v).Input }

@@ -63,6 +63,7 @@ tv5.set_allocation_domain([tv5.loop[0], tv5.loop[1]], [True, True])
 tv5.swizzle(0, 1)
 tv5.circular_buffer(3)
 tv6 = tv4.cache_before()
+tv6.hold_packed()
 tv4.split(1, 4)
 tv4.split(1, 8)
 transform_like(tv4)
@@ -151,6 +152,8 @@ func TestScriptErrors(t *testing.T) {
 		{"tv1.set_allocation_domain([tv3.loop[0]], True)", "line 1: set_allocation_domain(): new_allocation_domain[0] is not an axis of tv1"},
 		{"tv1.set_allocation_domain([tv1.loop[0], tv1.loop[1]], [True])", "line 1: set_allocation_domain(): 1 contiguity flags for 2 axes of tv1"},
 		{"tv1.circular_buffer(1)", "line 1: circular_buffer(): 1 stages with a prefetch distance of 0; 1 <= distance < stages must hold"},
+		{"tv0.hold_packed()", "line 1: hold_packed(): tv0 is in global or shared memory, not in registers"},
+		{"tv1.hold_packed()\ntv1.set_memory_type(shared)", "line 2: set_memory_type(): tv1 is held packed in registers"},
 		{"bounded_transform_backward(tv1, 1, [tv4])", "line 1: bounded_transform_backward(): tv1 is not computed from tv4"},
 	} {
 		t.Run(c.script, func(t *testing.T) {

@@ -338,6 +338,8 @@ func (s *Scheduled) SetMemory(v core.ValID, m Memory) error {
 	switch t := &s.tensors[v]; {
 	case m != Shared && len(t.swizzle) > 0:
 		return core.InvalidArgumentf("set_memory_type(): %s has a swizzle, which is for shared memory", s.name(v))
+	case m != Local && t.packed:
+		return core.InvalidArgumentf("set_memory_type(): %s is held packed in registers", s.name(v))
 	case m == Global && t.buffering != (Buffering{}):
 		return core.InvalidArgumentf("set_memory_type(): %s has a circular buffer, which is not for global memory", s.name(v))
 	}
@@ -452,6 +454,17 @@ func (s *Scheduled) SetCopy(v core.ValID, kind CopyKind, hint CacheHint) error {
 		return core.InvalidArgumentf("%s is not a copy: it cannot be loaded by another instruction or with a cache hint", s.name(v))
 	}
 	s.tensors[v].copyKind, s.tensors[v].cacheHint = kind, hint
+	return nil
+}
+
+// HoldPacked says that v, in registers, is read anew in each loop that reads it: a
+// compiler would keep what the first one made of its elements, such as numbers
+// of 32 bits of those of 16, in more registers.
+func (s *Scheduled) HoldPacked(v core.ValID) error {
+	if s.isInput(v) || s.tensors[v].memory != Local {
+		return core.InvalidArgumentf("hold_packed(): %s is in global or shared memory, not in registers", s.name(v))
+	}
+	s.tensors[v].packed = true
 	return nil
 }
 

@@ -168,6 +168,9 @@ func (w *verifier) memory(v core.ValID) {
 	if b := t.buffering; b != (Buffering{}) && (t.memory == Global || b.Prefetch < 1 || b.Prefetch >= b.Stages) {
 		w.bad("%s has a circular buffer of %d stages, %d ahead, in %v memory", s.name(v), b.Stages, b.Prefetch, t.memory)
 	}
+	if t.packed && (t.memory != Local || s.isInput(v)) {
+		w.bad("%s is held packed in %v memory", s.name(v), t.memory)
+	}
 	if d := s.f.Val(v).Def; (t.copyKind != PlainCopy || t.cacheHint != CacheUnspecified) && (d == core.NoExpr || s.f.Expr(d).Op != core.SetOp) {
 		w.bad("%s is loaded by a special instruction and is not a copy", s.name(v))
 	}

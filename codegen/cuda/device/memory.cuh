@@ -167,3 +167,16 @@ __device__ inline void atomicAdd(BFloat16* p, BFloat16 x) {
   *p = toBFloat16(toFloat(*p) + toFloat(x));
 #endif
 }
+
+//@ opaque
+// Hides the elements of an array in registers from the compiler, which else keeps
+// what it made of them for when it makes it again.
+template <class T, int N>
+__device__ inline void opaque(T (&x)[N]) {
+#ifdef __CUDA_ARCH__
+#pragma unroll
+  for (int i = 0; i < (int)sizeof(x) / 4; ++i) {
+    asm volatile("" : "+r"(((unsigned*)x)[i]));
+  }
+#endif
+}
