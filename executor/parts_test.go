@@ -69,6 +69,7 @@ func TestStagesOfOneSegment(t *testing.T) {
 		{"cuda_kernel", "segment=-1", "", "segment=-1 is no number of a segment, which are counted from 0"},
 		{"cuda_kernel", "segment=a", "", "segment=a is no number of a segment, which are counted from 0"},
 		{"segmented_fusion", "segment=0", "", "segmented_fusion takes no arguments, got segment=0"},
+		{"explain", "segment=0", "", "explain takes json or nothing, got segment=0"},
 		{"kernel_ir", "0", "", "kernel_ir takes segment=N: segment N alone, got 0"},
 	} {
 		text, err := x.Show(test.stage, test.argument)

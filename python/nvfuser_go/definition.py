@@ -32,6 +32,7 @@ from nvfuser_go.locks import ForkSafeLock
 from nvfuser_go.pytorch_utils import data_type_of
 
 if TYPE_CHECKING:
+    from nvfuser_go.explanation import Explanation
     from nvfuser_go.parameters import HeuristicParams
 
 Inputs = Iterable[Any]
@@ -260,6 +261,12 @@ class FusionDefinition(_C.Definition):
         if not hasattr(self, "fec"):
             self._make_cache()
         return self.fec.get_scheduled_ir(inputs, tensor_transforms)
+
+    def explain(self, inputs: Inputs) -> "Explanation":
+        """`fec.explain(inputs)`, before anything is executed too: who computes which part, and why."""
+        if not hasattr(self, "fec"):
+            self._make_cache()
+        return self.fec.explain(inputs)
 
     def last_cuda_code(self, intrinsic_code: bool = False, override_user_schedule: bool = False) -> str:
         """The CUDA kernel for the inputs that were executed last; raises InvalidArgument if none were."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from nvfuser_go import _C, dump, options
+from nvfuser_go import _C, dump, explanation, options
 from nvfuser_go.enums import DataType
 from nvfuser_go.errors import FusionError, InvalidArgument, InvalidType, unsupported
 from nvfuser_go.inputs import ANY_DEVICE, as_list, device_number, prepare
@@ -421,6 +421,16 @@ class FusionExecutorCache:
     def get_most_recent_scheduled_ir(self, tensor_transforms: bool = False) -> str:
         """get_scheduled_ir() for the inputs that were executed last. Raises InvalidArgument if none were."""
         return self._most_recent(*scheduled_stage(tensor_transforms))
+
+    def explain(self, inputs: Iterable[Any]) -> explanation.Explanation:
+        """Who computes which part of the fusion for inputs of this description, and why.
+
+        For each segment what each scheduler says to it, the parameters that were chosen and the others. As for
+        get_cuda_kernel() nothing is run. Raises what execute() raises for inputs that do not fit.
+        """
+        plain, _ = prepare(inputs)
+        data, text = (self._executor.show(plain, request) for request in ("explain\njson", "explain"))
+        return explanation.parsed(data, text)
 
     def _show(self, inputs: Iterable[Any], device: Any, *request: str) -> str:
         device_number(device)

@@ -256,6 +256,7 @@ RECOGNISED = {
     "fusion_ir_preseg": r"%2 = sum %1 dims=\[1\]",
     "segmenter_logging": r"nothing is parted",
     "segmented_fusion": r"segment 0: kernel by reduction",
+    "explain": r"^  reduction   accepts$",
     "python_definition_segments": r"^def nvfuser_fusion_0\(fd : FusionDefinition\)",
     "fusion_ir_presched": r"%2 = sum %1 dims=\[1\]",
     "scheduler_verbose": r"pointwise refuses: tv2 is the result of sum\(\), a reduction operation \(operation\)",
@@ -422,3 +423,41 @@ def test_the_page_shows_what_is_printed():
     program = re.search(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
     shown = re.search(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
     assert run(program, PAGE.parent).rstrip() == shown.rstrip()
+
+
+def summed_and_scanned() -> FusionDefinition:
+    with FusionDefinition() as fd:
+        x = fd.ops.sum(fd.define_tensor([-1, -1], True), [0])
+        fd.add_output(fd.ops.cumsum(x, 0))
+    return fd
+
+
+def test_explain():
+    fd = summed_and_scanned()
+    x = torch.ones(100, 32)
+    kernel, call = (explained := fd.explain([x])).segments
+    assert (kernel.number, call.number) == (0, 1)
+    assert kernel.about.startswith("segment 0, kernel by reduction: ")
+    assert call.about.startswith("segment 1, call of torch for cumsum(): ")
+    by = {answer.by: answer for answer in kernel.answers}
+    assert by["reduction"].accepts
+    assert not by["reduction"].refusals
+    assert not by["pointwise"].accepts
+    assert by["pointwise"].refusals == ("tv1 is the result of sum(), a reduction operation (operation)",)
+    assert kernel.parameters == fd.fec._show([x], 0, "scheduler_params", "segment=0").strip().splitlines()[-1]
+    assert not any(answer.accepts for answer in call.answers)
+    assert all(answer.refusals for answer in call.answers)
+    assert call.parameters == ""
+    assert str(explained) == repr(explained) == fd.fec._show([x], 0, "explain")
+    page = explained._repr_html_()
+    assert page.count("<table>") == 2
+    for text in (kernel.about, kernel.parameters, "refuses: tv1 is the result of sum()", "accepts"):
+        assert text in page
+    fd.execute([x], _enable_options=["simulate"])
+    assert str(fd.explain([x])) == str(explained)
+
+
+def test_explain_with_inputs_that_do_not_fit():
+    with pytest.raises(InvalidArgument, match="the fusion has 1 input, got 0"):
+        scaled().explain([])
+    assert str(scaled().explain([torch.ones(0, 3)])) == "nothing is computed\n"
