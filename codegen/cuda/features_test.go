@@ -323,6 +323,23 @@ func clusters() *kir.Kernel {
 	return b.Kernel()
 }
 
+// peers hands elements on to the next block of a cluster.
+func peers() *kir.Kernel {
+	b := kir.NewBuilder("peers", dtype.Int32)
+	const threads, size = 8, 4
+	b.Kernel().Launch.Cluster[0] = size
+	n := b.T.Int(2 * size)
+	x, y := b.Input("x", dtype.Float, n, b.T.Int(threads)), b.Global("y", dtype.Float, n, b.T.Int(threads))
+	t, block := b.Thread(0, threads), b.BlockIndex(0, n)
+	from := b.Shared("from", dtype.Float, 0, b.T.Int(threads))
+	next := b.T.Mod(b.T.Add(block, b.T.Int(1)), b.T.Int(size))
+	b.Add(kir.Barrier{Scope: kir.ClusterScope})
+	b.Add(kir.Send{Dst: b.At(from, t), Rank: next, Value: b.Load(x, block, t)})
+	b.Add(kir.Barrier{Scope: kir.ClusterScope})
+	b.Store(b.Load(from, t), y, block, t)
+	return b.Kernel()
+}
+
 // branches has both sides of a condition, and one that has only the other.
 func branches() *kir.Kernel {
 	b := kir.NewBuilder("branches", dtype.Int32)

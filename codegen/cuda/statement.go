@@ -143,6 +143,8 @@ func (p *printer) usedSymbols() []bool {
 			switch s := s.(type) {
 			case kir.Assign:
 				expr(s.Dst.Index)
+			case kir.Send:
+				expr(s.Dst.Index, s.Rank)
 			case kir.Move:
 				expr(s.Dst.Index, s.Src.Index)
 			case kir.AsyncCopy:
@@ -184,6 +186,8 @@ func (p *printer) statement(s kir.Statement) {
 		p.declare(s.Buffer)
 	case kir.Assign:
 		p.assign(&s)
+	case kir.Send:
+		p.send(&s)
 	case kir.Move:
 		p.move(&s)
 	case kir.AsyncCopy:
@@ -268,6 +272,12 @@ func (p *printer) assign(s *kir.Assign) {
 		x = p.storedValue(s.Value)
 	}
 	p.line("%s = %s;", p.element(&s.Dst).code, x.code)
+}
+
+func (p *printer) send(s *kir.Send) {
+	p.begin(s.Value)
+	p.need("ofPeer")
+	p.line("*ofPeer(%s, %s) = %s;", p.address(&s.Dst), p.index(s.Rank).code, p.storedValue(s.Value).code)
 }
 
 // address returns a pointer to the element of an access.

@@ -88,7 +88,7 @@ const (
 	BlockIdx                       // Dim
 	LoopIndex                      // of a For
 	LetIndex                       // of a Let: a value computed by the thread
-	ClusterIdx                     // rank in the cluster, along Dim
+	ClusterIdx                     // rank in the cluster, along Dim: BlockIdx modulo Launch.Cluster
 	HoistedIndex                   // of a Hoist: a name for Expr, which is not a symbol
 )
 
@@ -237,6 +237,16 @@ type (
 		Redundant bool
 	}
 
+	// Send stores one element in the Shared memory of a block of the cluster, the
+	// one with index Rank along x in it. That block must have started, and must not
+	// end before the element is there: both follow from a Barrier of the cluster,
+	// one before the first Send and one after the last.
+	Send struct {
+		Dst   Access
+		Rank  scalar.ID
+		Value ValueID
+	}
+
 	// Move copies Width elements by one instruction each side; one side is
 	// Local.
 	Move struct {
@@ -350,6 +360,7 @@ const (
 
 func (Declare) statement()     {}
 func (Assign) statement()      {}
+func (Send) statement()        {}
 func (Move) statement()        {}
 func (AsyncCopy) statement()   {}
 func (Opaque) statement()      {}

@@ -160,6 +160,8 @@ func (p *printer) head(s Statement) string {
 		return space + " " + p.declaration(s.Buffer)
 	case Assign:
 		return fmt.Sprintf("%s = %s%s", p.access(&s.Dst), p.value(s.Value), flag(s.Redundant, " (redundant)"))
+	case Send:
+		return fmt.Sprintf("%s of block %s = %s", p.access(&s.Dst), p.expr(s.Rank), p.value(s.Value))
 	case Move:
 		return fmt.Sprintf("%s = %s%s", p.access(&s.Dst), p.access(&s.Src), flag(s.Cache == CacheStreaming, " (streaming)"))
 	case AsyncCopy:

@@ -228,6 +228,10 @@ func (v *verifier) idBlock(block Block) {
 		case Assign:
 			v.idAccess(&s.Dst)
 			value(s.Value)
+		case Send:
+			v.idAccess(&s.Dst)
+			v.idExprs(s.Rank)
+			value(s.Value)
 		case Move:
 			v.idAccess(&s.Dst)
 			v.idAccess(&s.Src)

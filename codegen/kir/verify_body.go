@@ -57,10 +57,12 @@ func (v *verifier) block(block Block, agree granule) {
 func (v *verifier) leaf(s Statement, agree granule) {
 	switch s := s.(type) {
 	case Assign:
-		v.value(s.Value, agree)
-		v.write(&s.Dst, 1)
-		if got, want := v.k.Values[s.Value].DType, v.k.Buffers[s.Dst.Buffer].DType; got != want {
-			v.problem("a %v is stored in a buffer of %v", got, want)
+		v.store(&s.Dst, s.Value, agree)
+	case Send:
+		v.store(&s.Dst, s.Value, agree)
+		v.index(s.Rank)
+		if v.space(&s.Dst) != Shared || v.k.Launch.Cluster[0] < 2 {
+			v.problem("a block sends to the Shared memory of another one of its cluster, which is along x")
 		}
 	case Move:
 		v.sides(&s.Dst, &s.Src)
@@ -91,6 +93,15 @@ func (v *verifier) leaf(s Statement, agree granule) {
 		v.barrier(&s, agree)
 	default:
 		v.problem("%T is not a statement", s)
+	}
+}
+
+// store checks that a value may be stored as an element.
+func (v *verifier) store(dst *Access, value ValueID, agree granule) {
+	v.value(value, agree)
+	v.write(dst, 1)
+	if got, want := v.k.Values[value].DType, v.k.Buffers[dst.Buffer].DType; got != want {
+		v.problem("a %v is stored in a buffer of %v", got, want)
 	}
 }
 

@@ -292,6 +292,17 @@ func TestVerify(t *testing.T) {
 		}, "some lanes of a warp may not reach the shuffle"},
 		{"shuffle by too much", func(b *sample) { b.Store(b.Shuffle(ShuffleXor, b.alpha, 8, 8), b.s) }, "a shuffle by 8 in groups of 8 lanes"},
 
+		{"sent in no cluster", func(b *sample) {
+			b.Add(Send{Dst: b.At(b.tile, b.T.Int(0)), Rank: b.T.Int(0), Value: b.Float(dtype.Float, 1)})
+		}, "a block sends to the Shared memory of another one of its cluster"},
+		{"sent to registers", func(b *sample) {
+			b.kernel.Launch.Cluster[0] = 2
+			b.Add(Send{Dst: b.At(b.s), Rank: b.T.Int(0), Value: b.Float(dtype.Float, 1)})
+		}, "a block sends to the Shared memory of another one of its cluster"},
+		{"sent type", func(b *sample) {
+			b.kernel.Launch.Cluster[0] = 2
+			b.Add(Send{Dst: b.At(b.tile, b.T.Int(0)), Rank: b.T.Int(0), Value: b.Number(dtype.Int, 1)})
+		}, "a Int is stored in a buffer of Float"},
 		{"stored type", func(b *sample) { b.Store(b.Number(dtype.Int, 1), b.s) }, "a Int is stored in a buffer of Float"},
 		{"operand types", func(b *sample) {
 			b.Store(b.Value(Value{Kind: Operation, DType: dtype.Float, Op: core.AddOp, Args: []ValueID{b.alpha, b.Number(dtype.Int, 1)}}), b.s)

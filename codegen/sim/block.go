@@ -42,6 +42,12 @@ type block struct {
 	waiting *access     // the grid barrier that it is at
 	waitsOn word
 
+	// Of a cluster.
+	peers    []*block   // by rank, b among them
+	meets    *statement // the barrier that it is at
+	ended    bool
+	received []sent // by rank: the last element that a block has sent
+
 	bytes [16]byte // scratch
 	seen  []int64
 }
@@ -93,8 +99,12 @@ func (b *block) start(number int32) {
 	n := int64(number)
 	position := [3]int64{n % b.m.grid[0], n / b.m.grid[0] % b.m.grid[1], n / b.m.grid[0] / b.m.grid[1]}
 	for i, s := range b.p.k.Symbols {
-		if s.Kind == kir.BlockIdx {
+		switch s.Kind {
+		case kir.BlockIdx:
 			b.set(kir.SymbolID(i), position[s.Dim])
+			b.checkFacts(kir.SymbolID(i), nil)
+		case kir.ClusterIdx:
+			b.set(kir.SymbolID(i), position[s.Dim]%max(b.m.k.Launch.Cluster[s.Dim], 1))
 			b.checkFacts(kir.SymbolID(i), nil)
 		}
 	}

@@ -18,6 +18,10 @@ func (m *machine) launch() {
 	if m.blocks == 0 {
 		return
 	}
+	if m.k.Launch.Cluster[0] > 1 {
+		m.launchClusters()
+		return
+	}
 	if m.options.Order == Random && m.blocks <= maxInterleaved && m.program.hasAtomics() {
 		m.launchInterleaved()
 		return
@@ -109,15 +113,22 @@ func (m *machine) release(blocks []*block) bool {
 	}
 	memory := waits.waitsOn.m.data[waits.waitsOn.address:]
 	binary.LittleEndian.PutUint64(memory, binary.LittleEndian.Uint64(memory)^1<<63)
+	met(blocks)
+	return true
+}
+
+// met orders what blocks have done before a barrier of theirs before what they do
+// after it.
+func met(blocks []*block) {
 	known := &clock{map[int32]int32{}, map[blockThread]uint32{}}
 	for _, b := range blocks {
 		b.syncBlock()
+		known = join(known, b.known)
 		known.epochs[b.number] = b.epoch
 	}
 	for _, b := range blocks {
 		b.known, b.publications = join(b.known, known), nil
 	}
-	return true
 }
 
 // finish checks what must hold when all blocks have ended.

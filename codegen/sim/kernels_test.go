@@ -248,6 +248,40 @@ func allreduce() launch {
 		[]kir.BufferID{y}, holds(out, func(i int) float32 { return sample(i) - sampleSum(0, threads*blocks) })}
 }
 
+// clusterSum adds up what the blocks of each cluster have, three times: each leaves
+// its number in a slot of all of them, one of several in turn.
+func clusterSum(turns int64) launch {
+	b := kir.NewBuilder("clusterSum", dtype.Int32)
+	const threads, blocks, size, rounds = 40, 8, 4, 3
+	b.Kernel().Launch.Cluster[0] = size
+	x, y := b.Input("x", dtype.Float, b.T.Int(rounds), b.T.Int(blocks)), b.Global("y", dtype.Float, b.T.Int(blocks), b.T.Int(threads))
+	t, block := b.Thread(0, threads), b.BlockIndex(0, b.T.Int(blocks))
+	rank := b.Symbol("rank", kir.ClusterIdx, 0, dtype.Index, scalar.Range(0, size-1))
+	slots := b.Shared("slots", dtype.Float, 0, b.T.Int(turns), b.T.Int(size))
+	sum := b.Local("sum", dtype.Float)
+	b.Store(b.Float(dtype.Float, 0), sum)
+	b.Add(kir.Barrier{Scope: kir.ClusterScope})
+	b.Repeat("i", rounds, kir.UnrollNone, func(i scalar.ID) {
+		turn := b.T.Mod(i, b.T.Int(turns))
+		b.If(b.T.Lt(t, b.T.Int(size)), func() { b.Add(kir.Send{Dst: b.At(slots, turn, rank), Rank: t, Value: b.Load(x, i, block)}) }, nil)
+		b.Add(kir.Barrier{Scope: kir.ClusterScope})
+		b.Repeat("k", size, kir.UnrollFull, func(k scalar.ID) {
+			b.Store(b.Op(core.AddOp, b.Load(sum), b.Load(slots, turn, k)), sum)
+		})
+	})
+	b.Store(b.Load(sum), y, block, t)
+	out := room(4 * blocks * threads)
+	return launch{b.Kernel(), []sim.Argument{pointer(counted(rounds*blocks, sample)), pointer(out)}, []kir.BufferID{y},
+		holds(out, func(i int) float32 {
+			first := i / threads / size * size
+			s := float32(0)
+			for r := range rounds {
+				s += sampleSum(r*blocks+first, r*blocks+first+size)
+			}
+			return s
+		})}
+}
+
 // transpose goes through a tile of 32 x 32 with a padded row.
 func transpose(stride int64) launch {
 	b := kir.NewBuilder("transpose", dtype.Int32)
@@ -377,6 +411,7 @@ var good = map[string]func() launch{
 	"rows":         rows,
 	"ticket":       ticket,
 	"allreduce":    allreduce,
+	"cluster":      func() launch { return clusterSum(2) },
 	"transpose":    func() launch { return transpose(33) },
 	"pipeline":     func() launch { return pipeline(drained...) },
 	"doubleBuffer": func() launch { return doubleBuffer(2) },

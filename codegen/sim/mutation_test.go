@@ -193,6 +193,22 @@ var mutations = []struct {
 	}, []sim.Kind{sim.Deadlock}},
 	{"allreduce in a launch that is not cooperative", allreduce, func(l *launch) { l.k.Launch.Cooperative = false }, []sim.Kind{sim.Deadlock}},
 	{"allreduce without the partial sums", allreduce, func(l *launch) { drop[*kir.If](2)(l) }, []sim.Kind{sim.Uninitialised}},
+	{"cluster without the first barrier", good["cluster"], drop[kir.Barrier](0), []sim.Kind{sim.NoPeer, sim.Uninitialised}},
+	{"cluster without the barriers of the rounds", good["cluster"], drop[kir.Barrier](1), []sim.Kind{sim.NoPeer, sim.Race, sim.Uninitialised}},
+	{"cluster with barriers of the block", good["cluster"], replace(1, func(kir.Barrier) kir.Block { return kir.Block{block()} }),
+		[]sim.Kind{sim.NoPeer, sim.Race, sim.Uninitialised}},
+	{"cluster with slots that are used again too early", func() launch { return clusterSum(1) }, nil, []sim.Kind{sim.Race}},
+	{"cluster of which the grid is no multiple", good["cluster"], func(l *launch) { l.k.Launch.Grid[0] = l.k.Scalars.Int(6) }, []sim.Kind{sim.OverLimit}},
+	{"cluster where a block does not come", good["cluster"], func(l *launch) {
+		come := l.k.Scalars.Lt(symbol(l.k, "rank"), l.k.Scalars.Int(3))
+		l.k.Body = append(slices.Clone(l.k.Body[:3]), &kir.If{Cond: come, Then: l.k.Body[3:]})
+	}, []sim.Kind{sim.Deadlock}},
+	{"cluster where a block sends to one of none", good["cluster"], func(l *launch) {
+		replace(0, func(s kir.Send) kir.Block {
+			s.Rank = l.k.Scalars.Add(s.Rank, l.k.Scalars.Int(1))
+			return kir.Block{s}
+		})(l)
+	}, []sim.Kind{sim.OutOfBounds, sim.Uninitialised}},
 	{"transpose without barrier", func() launch { return transpose(33) }, drop[kir.Barrier](0), []sim.Kind{sim.Race}},
 	{"transpose without predicate", func() launch { return transpose(33) }, always(1), []sim.Kind{sim.OutOfBounds}},
 	{"pipeline reused after nothing", func() launch { return pipeline() }, nil, []sim.Kind{sim.AsyncReuse}},

@@ -97,6 +97,8 @@ func (p *program) statement(x *statement, s kir.Statement) error {
 		return p.declare(x, s)
 	case kir.Assign:
 		return p.assign(x, s)
+	case kir.Send:
+		return p.send(x, s)
 	case kir.Move:
 		return p.pair(x, &s.Dst, &s.Src, func(dst, src *access) {
 			x.effect(func(b *block) { b.move(dst, src) })
@@ -191,6 +193,25 @@ func (p *program) assign(x *statement, s kir.Assign) error {
 	return err
 }
 
+func (p *program) send(x *statement, s kir.Send) error {
+	steps, values, err := p.values(x, s.Value)
+	if err != nil {
+		return err
+	}
+	rank, err := p.node(s.Rank)
+	if err != nil {
+		return err
+	}
+	dst, err := p.access(x, &s.Dst, writes)
+	x.effect(func(b *block) {
+		for _, f := range steps {
+			f(b)
+		}
+		b.send(dst, rank, values[0])
+	})
+	return err
+}
+
 func (p *program) atomic(x *statement, s kir.AtomicAdd) error {
 	steps, values, err := p.values(x, s.Value)
 	if err != nil {
@@ -247,7 +268,9 @@ func (p *program) barrier(x *statement, s kir.Barrier) error {
 		a, err := p.access(x, &s.Semaphore, writes)
 		x.run = func(b *block) bool { return b.gridBarrier(a) }
 		return err
-	default: // a cluster is one block
+	case kir.ClusterScope:
+		x.run = func(b *block) bool { return b.clusterBarrier(x) }
+	default:
 		x.effect(func(b *block) {
 			b.converged(x)
 			b.syncBlock()

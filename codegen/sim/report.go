@@ -32,13 +32,14 @@ const (
 	DivisionByZero               // of an index
 	WrongFacts                   // a symbol whose value contradicts its facts
 	OverLimit                    // a launch that the device does not take
+	NoPeer                       // a store in the memory of a block that may not have started, or may have ended
 
 	NumKinds
 )
 
 var kindNames = [...]string{"out of bounds", "uninitialised", "misaligned", "race", "duplicate write", "use of an asynchronous copy",
 	"write under an asynchronous copy", "reuse", "stale owner", "divergent barrier", "inactive lane", "deadlock", "not zero",
-	"not written", "overflow", "division by zero", "wrong facts", "over the limit"}
+	"not written", "overflow", "division by zero", "wrong facts", "over the limit", "no peer"}
 
 func (k Kind) String() string { return kindNames[k] }
 

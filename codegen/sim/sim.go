@@ -21,7 +21,8 @@
 //     has an effect: a write to Global memory, an address, a condition, an
 //     atomic. Kernels may compute with it and throw the result away.
 //   - Blocks run one after another, in a chosen order; those of a cooperative
-//     launch are coroutines that take turns at grid barriers (grid.go).
+//     launch are coroutines that take turns at grid barriers (grid.go), and so
+//     are those of a cluster at its barriers (cluster.go).
 //
 // # Invariants
 //
@@ -29,7 +30,8 @@
 //   - A kernel that [kir.Kernel.Verify] accepts does not make Run panic,
 //     whatever its arguments.
 //
-// It does not model time, caches, clusters, or several kernels.
+// It does not model time, caches, clusters along y or z or of a cooperative
+// launch, or several kernels.
 package sim
 
 import (
@@ -221,10 +223,11 @@ func (m *machine) dimensions() (bool, error) {
 		m.add(Finding{Kind: OverLimit, Detail: err.Error()}, nil, -1)
 		return false, nil
 	}
-	for _, n := range m.k.Launch.Cluster {
-		if n > 1 {
-			return false, refused("clusters of blocks are not simulated")
-		}
+	switch c := m.k.Launch.Cluster; {
+	case max(c[1], c[2]) > 1:
+		return false, refused("clusters of %d x %d x %d blocks are not simulated; those along x are", c[0], c[1], c[2])
+	case c[0] > 1 && m.k.Launch.Cooperative:
+		return false, refused("a cooperative launch of clusters is not simulated")
 	}
 	m.blocks = max(m.grid[0], 0) * max(m.grid[1], 0) * max(m.grid[2], 0)
 	m.threads = int(m.dim[0] * m.dim[1] * m.dim[2])

@@ -90,6 +90,20 @@ __device__ inline unsigned clusterIdxZ() {
 #endif
 }
 
+//@ ofPeer
+// The address, in the shared memory of another block of the cluster, of what p
+// points to in that of this one.
+template <class T>
+__device__ inline T* ofPeer(T* p, int rank) {
+#ifdef __CUDA_ARCH__
+  T* q;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(q) : "l"(p), "r"(rank));
+  return q;
+#else
+  return (T*)host::ofPeer(p, rank);
+#endif
+}
+
 //@ shuffle
 // What another lane of the group of width lanes holds, see the CUDA functions
 // of the like names.

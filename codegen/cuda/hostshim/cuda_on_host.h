@@ -46,6 +46,7 @@ unsigned char* blockMemory();
 uint3 clusterIdx();
 int lane();
 void clusterBarrier();
+void* ofPeer(void* p, int rank);
 void copyAsync(void* to, const void* from, int bytes, int size);
 void commitAsync();
 void waitAsync(int pending);

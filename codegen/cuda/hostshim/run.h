@@ -73,8 +73,11 @@ struct Warp {
   int lanes = 0;
 };
 
+struct Block;
+
 struct Cluster {
   Gate gate;
+  std::vector<Block*> blocks;  // those along x
 };
 
 struct Block {
@@ -84,6 +87,7 @@ struct Block {
   std::vector<unsigned char> memory;
   unsigned char* shared = nullptr;
   Cluster* cluster = nullptr;
+  int left = 0;  // threads that have not ended
 };
 
 struct Thread {
@@ -158,6 +162,14 @@ void pause() {
 
 unsigned char* blockMemory() {
   return current->block->shared;
+}
+
+void* ofPeer(void* p, int rank) {
+  const Block& own = *current->block;
+  if (rank < 0 || rank >= (int)own.cluster->blocks.size()) fail("there is no such block in the cluster");
+  const Block& peer = *own.cluster->blocks[rank];
+  if (peer.left == 0) fail("the other block of the cluster has ended");
+  return peer.shared + ((unsigned char*)p - own.shared);
 }
 
 uint3 clusterIdx() {
@@ -266,6 +278,7 @@ inline void runTogether(std::vector<Block>& blocks) {
       worked = worked || !t.spins;
       resume(t);
       left -= t.ended;
+      t.block->left -= t.ended;
     }
     if (!ran) reportDeadlock(threads, "threads wait at a barrier or a shuffle that others do not reach");
     idle = worked ? 0 : idle + 1;
@@ -279,6 +292,11 @@ inline void prepare(Block& b, uint3 index, Cluster* cluster) {
   b.index = index;
   b.indexInCluster = {index.x % launch->cluster.x, index.y % launch->cluster.y, index.z % launch->cluster.z};
   b.cluster = cluster;
+  b.left = threads;
+  if (index.y % launch->cluster.y == 0 && index.z % launch->cluster.z == 0) {
+    cluster->blocks.resize(launch->cluster.x);
+    cluster->blocks[b.indexInCluster.x] = &b;
+  }
   b.gate.members = threads;
   b.warps.assign((threads + 31) / 32, Warp());
   for (size_t w = 0; w < b.warps.size(); ++w) {
