@@ -23,7 +23,8 @@ from handwritten import KERNELS, Driver, Handwritten
 from machine import ROOT, description, provenance
 from programs import Program
 from report import draw, markdown, share, shortfalls
-from rows import F32, QUICK, ROWS, Input, Row, traffic
+from row import F32, Input, Row, traffic
+from rows import QUICK, ROWS
 from timing import STATES, Cache, Summary, device_times, host_times, ratio
 
 
@@ -46,7 +47,7 @@ def measure_row(
 ) -> dict:
     """Times of a row; see report.py for what is made of them."""
     program = row.program("cuda")
-    read, written = traffic(program.inputs), traffic(row.outputs(program))
+    read, written = row.read(program), traffic(row.outputs(program))
     made = columns(row, program, arguments.peers, hand)
     copy_bytes, copy_calls = copies(read + written, own)
     times = device_times({**made.calls, **copy_calls}, cache, arguments.rounds)
@@ -57,7 +58,7 @@ def measure_row(
         "read": read,
         "written": written,
         "copy_bytes": copy_bytes,
-        "gate": row.gate,
+        "gate": asdict(row.gate) if row.gate else None,
         "columns": {
             name: {
                 **({"error": made.errors[name]} if name in made.errors else {}),

@@ -11,10 +11,9 @@ from pathlib import Path
 from columns import BY_HAND, COPIES, OURS, PEERS
 from timing import STATES
 
-# The thresholds. A row counts from this much traffic on, in bytes; from less where it reads as much as it writes.
-COUNTS_FROM, COUNTS_FROM_IF_EVEN = 128e6, 64e6
-SHARE_OF_COPY = 0.97
-BEHIND_BY_HAND, BEHIND_PEER = 1.03, 1.02
+# The thresholds; those of a row are in its gate.
+BEHIND_BY_HAND = 1.03
+SMALL, BEHIND_IF_SMALL = 4e6, 0.3  # below so many bytes, how many microseconds the best peer may be ahead
 HOST_MICROSECONDS = {"3": 8.0, "8": 9.0}  # by the number of inputs
 FIRST_MILLISECONDS = {
     "first new kernel": 110.0,
@@ -70,10 +69,23 @@ def by_hand(row: dict) -> list[str]:
     return [name for name in row["columns"] if name.startswith(BY_HAND)]
 
 
-def counts(row: dict) -> bool:
-    """Whether the thresholds hold for the row."""
-    least = COUNTS_FROM_IF_EVEN if row["read"] == row["written"] else COUNTS_FROM
-    return row["gate"] and row_bytes(row) >= least
+def least_share(row: dict) -> float | None:
+    """How fast the bytes of the row must move, as share() says it; None if that is only reported."""
+    gate = row["gate"]
+    return gate["share"] if gate and row_bytes(row) >= gate["share_from"] else None
+
+
+def bounds(row: dict, state: str) -> Iterator[tuple[str, float]]:
+    """What is faster than the row may take, and the microseconds it may take beside that."""
+    right = {x for x in row["columns"] if x not in row["wrong"]}
+    if found := best(row, [x for x in by_hand(row) if x in right], state):
+        yield f"{found[0]} ({found[1]:.1f} us)", found[1] * BEHIND_BY_HAND
+    if found := best(row, [x for x in PEERS if x in right], state):
+        if row_bytes(row) < SMALL:
+            bound = found[1] + BEHIND_IF_SMALL
+        else:
+            bound = found[1] * row["gate"]["behind"][STATES.index(state)]
+        yield f"{found[0]} ({found[1]:.1f} us)", bound
 
 
 def row_shortfalls(name: str, row: dict) -> Iterator[Shortfall | str]:
@@ -82,19 +94,17 @@ def row_shortfalls(name: str, row: dict) -> Iterator[Shortfall | str]:
         return
     if OURS in row["wrong"]:
         yield f"{name}: wrong: relative error {row['columns'][OURS]['error']:.1e}"
-    if not counts(row):
+    if not row["gate"]:
         return
+    least = least_share(row)
     for state in STATES:
         mine = median(row, OURS, state)
         part = share(row, OURS, state)
-        if part is not None and part < SHARE_OF_COPY:
-            yield Shortfall(f"{name}, {state}: share of a copy", part * 100, SHARE_OF_COPY * 100, "%", at_least=True)
-        for rivals, factor in ((by_hand(row), BEHIND_BY_HAND), (list(PEERS), BEHIND_PEER)):
-            found = best(row, [x for x in rivals if x not in row["wrong"]], state)
-            if found and mine > found[1] * factor:
-                yield Shortfall(
-                    f"{name}, {state}: beside {found[0]} ({found[1]:.1f} us)", mine, found[1] * factor, "us"
-                )
+        if part is not None and least is not None and part < least:
+            yield Shortfall(f"{name}, {state}: share of a copy", part * 100, least * 100, "%", at_least=True)
+        for rival, bound in bounds(row, state):
+            if mine > bound:
+                yield Shortfall(f"{name}, {state}: beside {rival}", mine, bound, "us")
 
 
 def first_calls(series: dict[str, list[list[float]]]) -> dict[str, float]:
@@ -227,7 +237,9 @@ def draw(result: dict, path: Path) -> bool:
                 label=f"{column}, clean",
             )
     axes.axvline(100, color="gray", linewidth=0.8)
-    axes.axvline(100 * SHARE_OF_COPY, color="gray", linewidth=0.8, linestyle=":")
+    for place, name in zip(places, names, strict=True):
+        if (least := least_share(result["rows"][name])) is not None:
+            axes.plot([100 * least] * 2, [place - 0.4, place + 0.4], color="gray", linewidth=0.8)
     axes.set_yticks(places, names)
     axes.set_xlim(0, 125)
     axes.set_xlabel("% of a copy of the same bytes")
