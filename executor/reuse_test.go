@@ -140,7 +140,7 @@ func TestReuseOfSizes(t *testing.T) {
 		{"one row", relu, matrix(5, 5), matrix(1, 5), 1},
 		{"no row", relu, matrix(5, 5), matrix(0, 5), 0},
 		{"another address", relu, matrix(4096, 4096), []executor.Input{onDevice(0, 0x1004, []int64{4096, 4096}, []int64{4096, 1})}, 0},
-		{"rows of sums", sum, matrix(300, 100), matrix(301, 101), 1},
+		{"rows of sums", sum, matrix(300, 100), matrix(304, 108), 1},
 		{"shorter rows", sum, matrix(300, 100), matrix(300, 7), 0},
 		{"a size that is a constant", reshaped, matrix(5, 7), matrix(5, 8), 0},
 	} {
@@ -244,7 +244,7 @@ func TestReuseByThreads(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.Less(t, len(driver.Compiles()), 10)
+	require.Less(t, len(driver.Compiles()), 20)
 	require.Greater(t, cache.Reused(), 50)
 }
 

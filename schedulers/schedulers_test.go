@@ -86,10 +86,10 @@ func TestChoose(t *testing.T) {
 	}{
 		{"elementwise", elementwise, "pointwise", []int64{3, 5}, "pointwise: 128 threads, 1 elements each"},
 		{"large", elementwise, "pointwise", []int64{4096, 4096}, "pointwise: 256 threads, 1 vectors of 4 elements each"},
-		{"reduction", reduction, "reduction", []int64{30, 100}, "inner reduction: 1 threads along what is kept, 128 along what is reduced"},
-		{"short rows", reduction, "reduction", []int64{30, 7}, "inner reduction: 4 threads along what is kept, 32 along what is reduced"},
-		{"long rows", reduction, "reduction", []int64{300, 100000}, "inner reduction: 1 threads along what is kept, 1024 along what is reduced"},
-		{"few long rows", reduction, "reduction", []int64{3, 100000}, "inner reduction: 1 threads along what is kept, 1024 along what is reduced, in 6 blocks"},
+		{"reduction", reduction, "reduction", []int64{30, 100}, "inner reduction: 32x4 threads, vectors of 4 elements"},
+		{"short rows", reduction, "reduction", []int64{30, 7}, "inner reduction: 8x16 threads"},
+		{"long rows", reduction, "reduction", []int64{300, 100000}, "inner reduction: 1024x1 threads, vectors of 4 elements, 4 steps at a time"},
+		{"few long rows", reduction, "reduction", []int64{3, 100000}, "inner reduction: 512x1 threads, vectors of 4 elements, 4 steps at a time, in 8 blocks"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g, s, refusals := choose(t, test.text, test.shape...)

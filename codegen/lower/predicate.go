@@ -26,10 +26,37 @@ func (l *lowering) conditions(tests []test) []scalar.ID {
 	list := make([]scalar.ID, len(tests))
 	for i, x := range tests {
 		if list[i] = l.t.Le(l.t.Int(0), x.value); x.below != scalar.None {
-			list[i] = l.t.Lt(x.value, x.below)
+			list[i] = l.t.Lt(l.firstOfVector(x), x.below)
 		}
 	}
 	return list
+}
+
+// widestVector is the largest number of elements of which tests may be one.
+const widestVector = 16
+
+// firstOfVector returns what is below the bound of x where its value is: of the elements
+// of a vector, if their number divides the bound and the others follow a multiple of it,
+// the first one, so that they have one test.
+func (l *lowering) firstOfVector(x test) index {
+	if l.t.Op(x.value) != scalar.Add {
+		return x.value
+	}
+	first := x.value
+	for w := int64(2); w <= widestVector && l.t.Divides(l.t.Int(w), x.below); w *= 2 {
+		multiple, rest := l.t.Int(0), l.t.Int(0)
+		for _, a := range l.t.Args(x.value) {
+			if l.t.Divides(l.t.Int(w), a) {
+				multiple = l.t.Add(multiple, a)
+			} else {
+				rest = l.t.Add(rest, a)
+			}
+		}
+		if f := l.t.Facts(rest); f.Lo >= 0 && f.Hi < w {
+			first = multiple
+		}
+	}
+	return first
 }
 
 // holds returns the condition of g. In the fast copy of an unswitched nest the

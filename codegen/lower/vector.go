@@ -36,9 +36,6 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	if err != nil {
 		return err
 	}
-	if k := l.b.Kernel(); k.Buffers[dsts[0].Buffer].DType != k.Buffers[srcs[0].Buffer].DType {
-		return l.refuse("vector", v, "%s is vectorized, and %s, which it copies, is held in another type", l.f.Name(v), l.f.Name(l.f.TensorArgs(e)[0]))
-	}
 	lane, err := l.lane(id, a, width)
 	if err != nil {
 		return err
@@ -58,7 +55,7 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	if isLocal {
 		return c.under(lane.guarded, cond, func() error {
 			for i, dst := range dsts {
-				l.b.Add(kir.Assign{Dst: dst, Value: l.loadFrom(srcs[i])})
+				c.assign(dst, l.loadFrom(srcs[i]))
 			}
 			return nil
 		})
@@ -66,14 +63,16 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	dst, src := dsts[0], srcs[0]
 	for _, side := range []*kir.Access{&dst, &src} {
 		b := &l.b.Kernel().Buffers[side.Buffer]
+		if side.Width = int(width); b.DType != l.b.Kernel().Buffers[dst.Buffer].DType {
+			continue // in registers, rounded on the way
+		}
 		if bytes := int(width) * b.DType.Size(); bytes > b.Align || !l.t.Divides(l.t.Int(width), side.Index) {
 			return l.refuse("vector", v, "%s is vectorized by %d, and the address of %s is not known to be a multiple of %d bytes", l.f.Name(v), width, b.Name, bytes)
 		}
-		side.Width = int(width)
 	}
 	if whole.partial && l.fast == nil {
 		lane.context = c
-		lane.s = l.b.If(cond, func() { l.moveVector(v, dst, src) }, func() { l.oneByOne(lane) })
+		lane.s = l.b.If(cond, func() { l.moveVector(v, dst, src, srcs) }, func() { l.oneByOne(lane) })
 		c.note(lane.guarded)
 		return nil
 	}
@@ -81,13 +80,21 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		if c.isAsync() {
 			return c.asyncCopy(dst, src, reads)
 		}
-		l.moveVector(v, dst, src)
+		l.moveVector(v, dst, src, srcs)
 		return nil
 	})
 }
 
-// moveVector emits the copy of a vector by one instruction on each side.
-func (l *lowering) moveVector(v core.ValID, dst, src kir.Access) {
+// moveVector emits the copy of a vector, of the elements srcs, by one instruction on each
+// side. What a reduction keeps in registers in a wider type than its own is rounded.
+func (l *lowering) moveVector(v core.ValID, dst, src kir.Access, srcs []kir.Access) {
+	if t := l.b.Kernel().Buffers[dst.Buffer].DType; l.b.Kernel().Buffers[src.Buffer].DType != t {
+		id := l.b.Local(l.name("rounded"), t, int64(src.Width))
+		for i, at := range srcs {
+			l.b.Store(l.b.Cast(t, l.loadFrom(at)), id, l.t.Int(int64(i)))
+		}
+		src = l.b.Vector(src.Width, id, l.t.Int(0))
+	}
 	cache := kir.CacheDefault
 	if l.s.CacheHint(v) == schedule.CacheStreaming {
 		cache = kir.CacheStreaming
@@ -104,7 +111,7 @@ func (l *lowering) moveVector(v core.ValID, dst, src kir.Access) {
 // oneByOne emits copies of those elements of a vector that exist.
 func (l *lowering) oneByOne(x lane) {
 	x.each = &kir.If{Cond: l.all(l.conditions(x.g.tests), x.g.once, x.g.among),
-		Then: kir.Block{kir.Assign{Dst: x.dst, Value: l.loadFrom(x.src)}}}
+		Then: kir.Block{kir.Assign{Dst: x.dst, Value: l.b.Cast(l.b.Kernel().Buffers[x.dst.Buffer].DType, l.loadFrom(x.src))}}}
 	l.b.Add(&kir.For{Symbol: kir.SymbolID(l.t.Tag(x.lane).Val), Start: l.t.Int(0), Stop: l.t.Int(x.width), Step: l.t.Int(1), Unroll: kir.UnrollFull, Body: kir.Block{x.each}})
 }
 

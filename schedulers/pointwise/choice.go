@@ -83,7 +83,7 @@ func (p planner) flat(h space.Pitch) Params {
 		return q
 	}
 	q.Threads = largeBlock
-	read, moved := p.traffic(e)
+	read, moved := p.Traffic(e)
 	switch flight := residents * read; {
 	case read == 0:
 		q.Unroll = mostUnroll
@@ -96,23 +96,6 @@ func (p planner) flat(h space.Pitch) Params {
 		q.Unroll *= 2
 	}
 	return q
-}
-
-// traffic returns the bytes that a thread reads and moves in one step of e
-// elements, of tensors that have one for each point.
-func (p planner) traffic(e int64) (read, moved int64) {
-	points := p.Size(0, len(p.Extents))
-	for k := range p.Tensors {
-		t := &p.Tensors[k]
-		if t.Elements()*16 < points {
-			continue
-		}
-		moved += e * t.Bytes
-		if !t.IsOutput {
-			read += e * t.Bytes
-		}
-	}
-	return read, moved
 }
 
 // broken returns the parameters of a nest of two dimensions with a break at k.

@@ -207,14 +207,19 @@ func Spread(s *schedule.Scheduled, by string, reference core.ValID) error {
 
 // Finish parallelizes all tensors like reference, vectors apart, and inlines them.
 func Finish(s *schedule.Scheduled, reference core.ValID) error {
+	if err := ParallelizeLike(s, reference, nil); err != nil {
+		return err
+	}
+	return s.InlineMost(nil, nil)
+}
+
+// ParallelizeLike parallelizes tensors, nil for all, like reference, vectors apart.
+func ParallelizeLike(s *schedule.Scheduled, reference core.ValID, tensors []core.ValID) error {
 	types := []schedule.Parallel{schedule.Unroll}
 	for p := schedule.BIDx; p <= schedule.TIDz; p++ {
 		types = append(types, p)
 	}
-	if err := s.ParallelizeLike(reference, -1, nil, types); err != nil {
-		return err
-	}
-	return s.InlineMost(nil, nil)
+	return s.ParallelizeLike(reference, -1, tensors, types)
 }
 
 // Uncovered returns the first tensor that g computes, in order, that has an axis which the

@@ -18,9 +18,12 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 	f := s.Fusion()
 	inputs, outputs := map[core.ValID]int64{}, map[core.ValID]int64{}
 	for k := range p.Tensors {
-		if t := &p.Tensors[k]; t.IsOutput {
+		t := &p.Tensors[k]
+		switch {
+		case t.IsConstant(h.from, len(p.Order)): // has no such loop
+		case t.IsOutput:
 			outputs[f.Outputs()[t.Place].Val] = h.Widths[k]
-		} else {
+		default:
 			inputs[f.Inputs()[t.Place]] = h.Widths[k]
 		}
 	}

@@ -1,5 +1,7 @@
 package space
 
+import "slices"
+
 // vectorBytes are those that one instruction moves, at most.
 const vectorBytes = 16
 
@@ -78,13 +80,15 @@ type Pitch struct {
 	Widths   []int64 // by tensor: elements of an access
 	Cost     float64 // bytes for each element of the space
 	Fixed    float64 // share of the requests that does not depend on the left side of a break
+
+	from int // the break
 }
 
 // PitchOf returns the pitch of loops over the places from from on, what is left of
 // which is in loops around them, for steps of e elements. rows is how many of
 // those share what they have in common.
 func (p *Space) PitchOf(from int, e, rows int64) Pitch {
-	h := Pitch{Elements: e}
+	h := Pitch{Elements: e, from: from}
 	total, invariant := 0.0, 0.0
 	points := float64(max(p.Size(0, len(p.Extents)), 1))
 	for k := range p.Tensors {
@@ -93,7 +97,8 @@ func (p *Space) PitchOf(from int, e, rows int64) Pitch {
 		w := min(t.width(r), e)
 		h.Widths = append(h.Widths, w)
 		requests, divisions := float64(e/w), 0.0
-		if from > 0 && t.IsConstant(from, len(t.along)) { // loaded outside the step
+		isOutside := from > 0 && t.IsConstant(from, len(t.along)) // the step
+		if isOutside {
 			requests = 1
 		}
 		if t.isOpaque || !t.isLinear(0, from) || !t.isLinear(from, len(t.along)) {
@@ -105,7 +110,7 @@ func (p *Space) PitchOf(from int, e, rows int64) Pitch {
 		}
 		total += requests
 		covered := w * t.Bytes // bytes next to each other that a request covers
-		if w == e || !t.IsOutput {
+		if w == e || !t.IsOutput || isOutside {
 			covered = warpBytes * e * t.Bytes
 		}
 		share := float64(t.Elements()) / points
@@ -129,6 +134,36 @@ func (p *Space) Cheapest(from int, rows int64) Pitch {
 	return best
 }
 
+// Step returns how many elements a step of a reduction over the places from from on has:
+// what [Space.Widest] says, or fewer where outputs with one element for each point are
+// stored better so.
+func (p *Space) Step(from int) int64 {
+	e, points := p.Widest(from), p.Size(0, len(p.Extents))
+	if slices.ContainsFunc(p.Tensors, func(t Tensor) bool { return t.IsOutput && t.isLarge(points) }) {
+		e = min(e, p.Cheapest(from, 1).Elements)
+	}
+	return e
+}
+
+// Widest returns how many elements the widest access has of the inputs that have one
+// element for each point, in loops over the places from from on: reads that are
+// narrower take several accesses, which costs no bandwidth.
+func (p *Space) Widest(from int) int64 {
+	e, points := int64(1), p.Size(0, len(p.Extents))
+	for k, w := range p.PitchOf(from, vectorBytes, 1).Widths {
+		if t := &p.Tensors[k]; !t.IsOutput && t.isLarge(points) {
+			e = max(e, w)
+		}
+	}
+	for e > 1 && e*p.live() > liveBytes {
+		e /= 2
+	}
+	return e
+}
+
+// isLarge reports whether t has elements for most of so many points.
+func (t *Tensor) isLarge(points int64) bool { return t.Elements()*16 >= points }
+
 // live returns the bytes that a thread holds for each element at a time: inputs
 // as they are in memory, and a few results.
 func (p *Space) live() int64 {
@@ -139,6 +174,23 @@ func (p *Space) live() int64 {
 		}
 	}
 	return n
+}
+
+// Traffic returns the bytes that a thread reads and moves in one step of e
+// elements, of tensors that have one for each point.
+func (p *Space) Traffic(e int64) (read, moved int64) {
+	points := p.Size(0, len(p.Extents))
+	for k := range p.Tensors {
+		t := &p.Tensors[k]
+		if !t.isLarge(points) {
+			continue
+		}
+		moved += e * t.Bytes
+		if !t.IsOutput {
+			read += e * t.Bytes
+		}
+	}
+	return read, moved
 }
 
 // IsConstant reports whether t has one element for all points at the places from

@@ -1,0 +1,237 @@
+package reduction
+
+import (
+	"math/bits"
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/space"
+)
+
+// What is known of reductions on an H100.
+const (
+	innerBlock   = 128      // threads of a block at least, of an inner reduction
+	fewRowsBlock = 512      // the same where several blocks share a row
+	largeBlock   = 1024     // of a reduction to one number, and of a row at most
+	outerBlock   = 512      // threads of a block of an outer reduction
+	fewestLanes  = 8        // of a row
+	innerFlight  = 64       // bytes that a thread has asked for at a time, at most
+	outerFlight  = 128      // the same of an outer reduction
+	blockFlight  = 32 << 10 // bytes that a processor has asked for at a time, at least
+	mostUnroll   = 8
+	warp         = 32
+)
+
+// A layout is the space of a segment, whose dimensions are kept or reduced.
+type layout struct {
+	*space.Space
+	isReduced     []bool // by place
+	columns       int    // from which place on all are of the kind of the innermost
+	isMerged      bool   // what lies along x is all of its kind, without vectors
+	kept, reduced int64  // elements; 0 if there are none
+	states        int    // that are kept for a result, of all reductions
+	isExact       bool   // parts of results are what the types of the results hold
+}
+
+func newLayout(f *core.Fusion, p *space.Space) layout {
+	l := layout{Space: p, kept: 1, reduced: 1, isExact: true}
+	axes := f.Val(p.Reference).Domain.Logical
+	for k, d := range p.Order {
+		is := f.Axis(axes[d]).Kind == core.Reduce
+		l.isReduced = append(l.isReduced, is)
+		if is {
+			l.reduced *= p.Extents[k]
+		} else {
+			l.kept *= p.Extents[k]
+		}
+	}
+	for l.columns = len(p.Order) - 1; l.columns > 0 && l.isReduced[l.columns-1] == l.isReduced[len(p.Order)-1]; {
+		l.columns--
+	}
+	for _, v := range reductions(f) {
+		op := f.Expr(f.Val(v).Def).Op
+		selects := op == core.MaxOp || op == core.MinOp
+		l.states += len(f.Expr(f.Val(v).Def).Out)
+		l.isExact = l.isExact && (selects || !f.Val(v).DType.IsReducedFloat())
+	}
+	return l
+}
+
+// isInner reports whether the innermost dimension is reduced.
+func (l *layout) isInner() bool { return l.isReduced[len(l.isReduced)-1] }
+
+// along returns how many elements lie along x, of one that lies in the other loops.
+func (l *layout) along() int64 {
+	switch {
+	case !l.isMerged:
+		return l.Size(l.columns, len(l.Order))
+	case l.isInner():
+		return l.reduced
+	}
+	return l.kept
+}
+
+// simplest are parameters that serve every segment.
+func (l *layout) simplest() Params {
+	if l.isInner() {
+		return Params{Inner: true, Lanes: 128, Rows: 1}
+	}
+	return Params{Lanes: 32, Rows: 8}
+}
+
+// pitch returns how p moves the tensors. Vectors are along the columns.
+func (l *layout) pitch(p Params) space.Pitch {
+	if l.isMerged || p.Inner != l.isInner() {
+		return l.PitchOf(len(l.Order), 1, 1)
+	}
+	return l.PitchOf(l.columns, p.Width(), 1)
+}
+
+// choose returns the parameters, the best first.
+func (l *layout) choose(device scheduler.Device) []Params {
+	if l.kept == 0 || l.reduced == 0 {
+		return []Params{l.simplest()}
+	}
+	e := int64(1)
+	if !l.isMerged {
+		e = l.Step(l.columns)
+	}
+	read, _ := l.Traffic(e)
+	var p Params
+	if l.isInner() {
+		p = l.inner(e, max(read, 1), device)
+	} else {
+		p = l.outer(e, max(read, 1), device)
+	}
+	all := []Params{p}
+	add := func(q Params) {
+		if !slices.Contains(all, q) {
+			all = append(all, q)
+		}
+	}
+	if p.Staged { // what is needed beside the elements and beside the results cannot follow both
+		p.Staged, p.Blocks = false, 1
+		add(p)
+	}
+	p.Blocks = 1
+	add(p)
+	add(l.simplest())
+	return all
+}
+
+// inner returns the parameters for vectors of e elements of the reduced columns, for
+// which a thread reads so many bytes.
+func (l *layout) inner(e, read int64, device scheduler.Device) Params {
+	along := l.along()
+	vectors := ceilDiv(along, e) * (l.reduced / along)
+	p := Params{Inner: true, Vector: e, Rows: 1, Blocks: 1}
+	processors := int64(device.Processors)
+	if l.kept == 1 {
+		p.Unroll = min(floor2(innerFlight/2/read), mostUnroll)
+		p.Lanes = min(max(ceil2(vectors), warp), largeBlock)
+		p.Unroll = clamp(floor2(vectors/p.Lanes), 1, max(p.Unroll, 1))
+		p.Blocks = share(2*processors, ceilDiv(vectors, p.Lanes*p.Unroll))
+		return p
+	}
+	most := clamp(floor2(innerFlight/read), 1, mostUnroll)
+	p.Lanes = clamp(floor2(vectors/4), min(fewestLanes, ceil2(vectors)), largeBlock)
+	if vectors <= 2 {
+		p.Lanes = 1
+	}
+	p.Rows = max(innerBlock/p.Lanes, 1)
+	for p.Rows > 1 && ceilDiv(l.kept, p.Rows) < processors && p.Lanes < vectors { // little to do: rows are done sooner
+		p.Rows, p.Lanes = p.Rows/2, 2*p.Lanes
+	}
+	p.Unroll = clamp(floor2(vectors/p.Lanes), 1, most)
+	if p.Rows == 1 && l.kept < processors {
+		q := p
+		q.Lanes = fewRowsBlock
+		q.Unroll = clamp(floor2(vectors/q.Lanes), 1, most)
+		if q.Blocks = share(2*processors/l.kept, ceilDiv(vectors, q.Lanes*q.Unroll)); q.Blocks > 1 {
+			return q
+		}
+	}
+	return p
+}
+
+// share returns how many blocks share work of so many steps of a block. Few are a power
+// of two, so that rows of similar lengths share a kernel.
+func share(most, steps int64) int64 {
+	if steps >= most {
+		return max(most, 1)
+	}
+	return max(floor2(steps), 1)
+}
+
+// outer returns the parameters for vectors of e elements of the kept columns, for which
+// a thread reads so many bytes.
+func (l *layout) outer(e, read int64, device scheduler.Device) Params {
+	along := l.along()
+	vectors, outside := ceilDiv(along, e), l.kept/along
+	p := Params{Vector: e, Lanes: lanes(vectors), Blocks: 1}
+	flight := int64(outerFlight)
+	if l.states > 2 { // which take the registers
+		flight /= 2
+	}
+	p.Unroll = min(clamp(floor2(flight/read), 1, mostUnroll), l.reduced)
+	p.Rows = min(floor2(outerBlock/p.Lanes), ceil2(ceilDiv(l.reduced, p.Unroll)))
+	for p.Lanes*p.Rows < innerBlock && p.Lanes*2 <= vectors && p.Lanes%warp == 0 { // few rows: more columns
+		p.Lanes *= 2
+	}
+	processors := int64(device.Processors)
+	tiles := ceilDiv(vectors, p.Lanes) * outside
+	p.Staged = l.isExact && p.Rows > 1 && p.Rows >= e
+	if p.Staged && 10*tiles < 9*processors {
+		p.Blocks = l.splits(p, tiles, read, processors)
+	}
+	return p
+}
+
+// lanes returns how many threads lie along rows of so many vectors: all of a short one,
+// so that lanes of neighbouring rows read neighbouring elements, else as many as
+// leave few without work.
+func lanes(vectors int64) int64 {
+	if vectors <= warp {
+		return vectors
+	}
+	best, least := int64(0), 0.0
+	for i, n := range []int64{warp, warp / 2, warp / 4} {
+		if cost := float64(ceilDiv(vectors, n)*n) * (1 + 0.015*float64(i)); best == 0 || cost < least {
+			best, least = n, cost
+		}
+	}
+	return best
+}
+
+// splits returns how many blocks share the rows of a tile of columns: as many as there
+// are processors for, or twice that where a block has asked for too little or would
+// leave processors without work.
+func (l *layout) splits(p Params, tiles, read, processors int64) int64 {
+	most := max(l.reduced/(p.Rows*p.Unroll), 1)
+	once, twice := max(processors/tiles, 1), max(2*processors/tiles, 1)
+	if p.Lanes*p.Rows*p.Unroll*read < blockFlight || 20*twice*tiles > 21*2*once*tiles {
+		once = twice
+	}
+	return min(once, most)
+}
+
+func clamp(n, low, high int64) int64 { return max(min(n, high), low) }
+
+func ceilDiv(n, d int64) int64 { return (n + d - 1) / max(d, 1) }
+
+// floor2 returns the largest power of two that is at most n, or 0.
+func floor2(n int64) int64 {
+	if n <= 0 {
+		return 0
+	}
+	return 1 << (bits.Len64(uint64(n)) - 1)
+}
+
+// ceil2 returns the smallest power of two that is at least n.
+func ceil2(n int64) int64 {
+	if n <= 1 {
+		return 1
+	}
+	return 1 << bits.Len64(uint64(n-1))
+}
