@@ -161,7 +161,7 @@ func (m *meeting) block() {
 	switch {
 	case len(m.dims) == 0:
 	case !m.whole:
-		m.levels()
+		m.unequalWarps()
 	default:
 		_, n := m.lane(m.dims)
 		_, rows := m.warps(m.dims)
@@ -320,17 +320,39 @@ func (m *meeting) byColumns(scratch map[*exchange]scratch, rows int64, column in
 		m.each(&exchange{count: (all + threads - 1) / threads}, func(i index) {
 			at := m.t.Add(thread, m.t.Mul(i, m.t.Int(threads)))
 			m.whenever(m.t.Lt(at, m.t.Int(all)), func() {
-				var states [][]kir.ValueID
-				for row := range rows {
-					states = append(states, m.read(x, scratch, m.t.Bool(true), m.t.Int(row), at))
-				}
-				for k, v := range m.combineAll(x.fold, states) {
+				for k, v := range m.column(x, scratch, rows, at) {
 					m.b.Add(kir.Assign{Dst: scratch[x].at(m, k, m.t.Int(0), at), Value: v})
 				}
 			})
 		})
 	}
 	m.fetch(scratch, column, columns)
+}
+
+// column returns the combination of the rows of a column: of one value as a tree;
+// what takes many statements is in a loop.
+func (m *meeting) column(x *exchange, scratch map[*exchange]scratch, rows int64, at index) []kir.ValueID {
+	row := func(i index) []kir.ValueID { return m.read(x, scratch, m.t.Bool(true), i, at) }
+	if len(x.parts) == 1 {
+		var states [][]kir.ValueID
+		for i := range rows {
+			states = append(states, row(m.t.Int(i)))
+		}
+		return m.combineAll(x.fold, states)
+	}
+	own, state := make([]kir.BufferID, len(x.parts)), make([]kir.ValueID, len(x.parts))
+	for k, t := range x.fold.types {
+		own[k] = m.b.Local(m.name("column"), t)
+		state[k] = m.b.Load(own[k])
+	}
+	set := func(state []kir.ValueID) {
+		for k, v := range state {
+			m.b.Store(v, own[k])
+		}
+	}
+	set(row(m.t.Int(0)))
+	m.b.For(m.loopName(), m.t.Int(1), m.t.Int(rows), m.t.Int(1), kir.UnrollAuto, func(i index) { set(m.combine(x.fold, state, row(i))) })
+	return state
 }
 
 // fetch reads the parts of the thread from the first row of scratch memory.
@@ -340,16 +362,21 @@ func (m *meeting) fetch(scratch map[*exchange]scratch, column index, columns int
 	})
 }
 
-// levels folds the upper half of the threads onto the lower until one is left: it
-// is for blocks of which warps differ.
-func (m *meeting) levels() {
+// maxRows bounds the rows that one thread folds where warps differ.
+const maxRows = 64
+
+// unequalWarps combines the parts of a block of which warps differ: by columns, or,
+// if they are long, by folding the upper half of the threads onto the lower until
+// one is left.
+func (m *meeting) unequalWarps() {
 	column, columns := m.linear(m.kept)
 	at, n := m.linear(m.dims)
-	if n == 1 {
-		return
-	}
 	scratch := m.scratch(n, columns)
 	m.leave(scratch, at, column, columns)
+	if n <= maxRows {
+		m.byColumns(scratch, n, column, columns)
+		return
+	}
 	half := int64(1)
 	for half*2 < n {
 		half *= 2

@@ -39,6 +39,7 @@ type guarded struct {
 	own   []kir.BufferID
 
 	wanted   *fold // of the reduction that relies on its identity here
+	passed   bool  // what it reads holds that identity
 	decision Decision
 }
 
@@ -61,7 +62,8 @@ func (l *lowering) note(s *guarded) {
 //     beyond the end of a loop;
 //   - own element: each point of its loops has an element of its own to write;
 //   - operation: it computes single elements, be it from positions;
-//   - identity: no reduction relies on what it leaves where there is no element.
+//   - identity: no reduction relies on what it leaves where there is no element,
+//     or it is a conversion of that from where it reads.
 //
 // A reduction adds the identity there, if its operand holds it: see
 // [lowering.relyOnIdentity].
@@ -78,6 +80,11 @@ func (l *lowering) dropTests() error {
 		{reductions, func(s *guarded) (string, string) { return l.relyOnIdentity(s, writers) }},
 		{func(s *guarded) bool { return !reductions(s) }, l.mustTest},
 	} {
+		for _, s := range slices.Backward(l.guarded) { // readers first
+			if decide.of(s) && s.wanted != nil {
+				l.passIdentity(s, writers)
+			}
+		}
 		for _, s := range l.guarded {
 			if !decide.of(s) || s.fast || len(s.open()) == 0 {
 				continue
@@ -91,7 +98,7 @@ func (l *lowering) dropTests() error {
 		}
 	}
 	for _, s := range l.guarded {
-		if s.wanted != nil && len(s.open()) > 0 && !s.fast {
+		if s.wanted != nil && !s.passed && len(s.open()) > 0 && !s.fast {
 			s.storeIdentity()
 		}
 		if s.decision.Tensor != "" && l.options.Decided != nil {
@@ -165,7 +172,7 @@ func (s *guarded) eachAccess(yield func(a *kir.Access, write bool)) {
 // tests, "" if it does not.
 func (l *lowering) mustTest(s *guarded) (rule, why string) {
 	e := l.f.Expr(s.id)
-	if s.wanted != nil && l.omitted != keptForIdentity {
+	if s.wanted != nil && !s.passed && l.omitted != keptForIdentity {
 		return "identity", fmt.Sprintf("%s(), which reads it, relies on its identity where there is no element", s.wanted.op.Name)
 	}
 	switch e.Op.Class {
@@ -275,6 +282,25 @@ func (l *lowering) relyOnIdentity(s *guarded, writers map[kir.BufferID][]*guarde
 		}
 	}
 	return rule, why
+}
+
+// passIdentity has what a conversion reads hold the identity that is relied on
+// in its result, so that it makes no tests: a vector is loaded as identities.
+func (l *lowering) passIdentity(s *guarded, writers map[kir.BufferID][]*guarded) {
+	if op := l.f.Expr(s.id).Op; op != core.CastOp && op != core.SetOp || s.fast || s.width > 0 || len(s.open()) == 0 {
+		return
+	}
+	stored := true // by statements that are no reductions: those begin with the identity of another type
+	s.eachAccess(func(a *kir.Access, write bool) {
+		isFold := func(p *guarded) bool { return p.fold != nil }
+		stored = stored && (write || !slices.ContainsFunc(writers[a.Buffer], isFold))
+	})
+	as := *s
+	as.fold = s.wanted
+	if stored {
+		rule, _ := l.relyOnIdentity(&as, writers)
+		s.passed = rule == ""
+	}
 }
 
 // provides checks that p leaves the identity of s where a test of s fails: at,

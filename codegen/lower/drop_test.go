@@ -53,6 +53,24 @@ output %3
 tv1: kept (global): tv0 is in global memory
 tv2: kept (identity): sum(), which reads it, relies on its identity where there is no element
 tv4: dropped`},
+	{name: "conversion", text: `%0 = tensor bf16 [10] contiguity=[yes]
+%1 = set %0
+%2 = cast %1 dtype=f32
+%3 = max %2 dims=[0] keepdim=false dtype=null
+output %3
+`, sizes: [][]int64{{10}}, schedule: foldRows, rules: []rule{storesIdentity}, decisions: `
+tv1: kept (identity): max(), which reads it, relies on its identity where there is no element
+tv2: dropped
+tv4: dropped`},
+	{name: "conversion to more values", text: `%0 = tensor i32 [10] contiguity=[yes]
+%1 = set %0
+%2 = cast %1 dtype=i64
+%3 = max %2 dims=[0] keepdim=false dtype=null
+output %3
+`, sizes: [][]int64{{10}}, schedule: foldRows, rules: []rule{dropsGlobal, storesIdentity}, decisions: `
+tv1: kept (global): tv0 is in global memory
+tv2: kept (identity): max(), which reads it, relies on its identity where there is no element
+tv4: dropped`},
 	{name: "conflict", text: `%0 = tensor f32 [10] contiguity=[yes]
 %1 = set %0
 %2 = sum %1 dims=[0] keepdim=false dtype=f32
