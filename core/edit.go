@@ -175,8 +175,8 @@ func (f *Fusion) ReduceInSteps(id ExprID, partial []Domain, rest []int64) ([]Val
 		first.Out = append(first.Out, f.newTensor(f.vals[results[k]].DType, d, id))
 	}
 	dims := 1
-	if first.Op == WelfordMergeOp {
-		dims = 3
+	if first.Op.Merges {
+		dims = len(first.Out)
 	}
 	first.Args[dims] = IntsOf(f.reducedRoots(partial[0].Root)...)
 	args, err := f.mergeArgs(first, rest)
@@ -214,8 +214,12 @@ func (f *Fusion) reducedRoots(root []AxisID) []int64 {
 
 // mergeArgs returns the arguments of the second step of first over dims.
 func (f *Fusion) mergeArgs(first Expr, dims []int64) ([]Arg, error) {
-	if first.Op == WelfordOp || first.Op == WelfordMergeOp {
-		return []Arg{TensorOf(first.Out[0]), TensorOf(first.Out[1]), TensorOf(first.Out[2]), IntsOf(dims...)}, nil
+	if MergeOp(first.Op).Merges {
+		var args []Arg
+		for _, v := range first.Out {
+			args = append(args, TensorOf(v))
+		}
+		return append(args, IntsOf(dims...)), nil
 	}
 	args := slices.Clone(first.Args)
 	args[0], args[1] = TensorOf(first.Out[0]), IntsOf(dims...)
@@ -227,8 +231,10 @@ func (f *Fusion) mergeArgs(first Expr, dims []int64) ([]Arg, error) {
 // commutative cannot be combined.
 func MergeOp(op *OpInfo) *OpInfo {
 	switch {
-	case op == WelfordOp || op == WelfordMergeOp:
-		return WelfordMergeOp
+	case op.Merges:
+		return op
+	case op.Merge != nil:
+		return op.Merge
 	case op.Class == Reduction && op.Combine != nil:
 		if c := op.Combine().Info(); c.Associates && c.Commutes {
 			return op

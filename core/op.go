@@ -111,6 +111,8 @@ type OpInfo struct {
 	Scalar   func(t *scalar.Table, args []scalar.ID) scalar.ID // on integer scalars, if the algebra knows it
 	Combine  func() Op                                         // of a Reduction or Scan: the binary op that it folds
 	Identity func(t dtype.Type) scalar.Value                   // of Combine, in the accumulation type
+	Merge    *OpInfo                                           // of a Reduction with several results: combines those of parts, given before dims
+	Merges   bool                                              // is the Merge of another row
 
 	Commutes, Associates, Idempotent bool    // of a binary elementwise op
 	PlusOne                          *OpInfo // computes 1 more than this unary op, if not nil

@@ -345,13 +345,13 @@ var WelfordOp = def(OpInfo{Name: "welford", Results: []string{"avg", "var_sum", 
 	Signatures: signature(Param{Name: "arg", Kind: TensorIn}, Param{Name: "dims", Kind: Dims}),
 	Promote:    Promotion{Accept: AcceptFloat},
 	Expand: func(f *Fusion, op *OpInfo, args []Arg) ([]ValID, error) {
-		v, err := welfordOperand(f, op, args[0].Tensor)
+		v, err := wideOperand(f, op, args[0].Tensor)
 		if err != nil {
 			return nil, err
 		}
 		return f.appendExpr(op, []Arg{TensorOf(v), args[1]})
 	},
-	Infer: inferWelford, NeedsWhole: reducedDims, Eval: evalWelford,
+	Infer: inferWelford, NeedsWhole: reducedDims, Eval: evalWelford, Merge: WelfordMergeOp, Cost: 8,
 	TorchCall: "rows.welford(arg, dims)",
 	Torch:     "(lambda a, d: (a.mean(d), ((a - a.mean(d, keepdim=True)) ** 2).sum(d), torch.ones_like(a).sum(d)))(arg.double(), dims)",
 	Doc: "The mean of the elements of arg along dims, the sum of the squares of their distances from it, and their number (of dtype Int). " +
@@ -360,8 +360,8 @@ var WelfordOp = def(OpInfo{Name: "welford", Results: []string{"avg", "var_sum", 
 		"dims must name a dimension. " +
 		"The name is that of the method of B. P. Welford (1962), which needs one pass."})
 
-// welfordOperand returns v in the type that means and variances are computed in.
-func welfordOperand(f *Fusion, op *OpInfo, v ValID) (ValID, error) {
+// wideOperand returns v in the type that moments and exponentials are added up in.
+func wideOperand(f *Fusion, op *OpInfo, v ValID) (ValID, error) {
 	if err := checkAccepted(op, "arg", f.vals[v].DType); err != nil {
 		return v, err
 	}
@@ -437,7 +437,7 @@ var VarMeanOp = def(variance("var_mean", []string{"var", "mean"}, "torch.var_mea
 		" The mean with an infinity is that of mean(); torch's is NaN if a number follows the infinity.", true))
 
 func expandVariance(f *Fusion, op *OpInfo, args []Arg, mean bool) ([]ValID, error) {
-	v, err := welfordOperand(f, op, args[0].Tensor)
+	v, err := wideOperand(f, op, args[0].Tensor)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ var WelfordMergeOp = &OpInfo{Name: "welford_merge", Results: []string{"avg", "va
 	Signatures: signature(Param{Name: "avg", Kind: TensorIn}, Param{Name: "var_sum", Kind: TensorIn}, Param{Name: "n", Kind: TensorIn},
 		Param{Name: "dims", Kind: Dims}),
 	Promote: Promotion{Accept: AcceptFloat},
-	Infer:   inferWelfordMerge, Eval: evalWelfordMerge,
+	Infer:   inferWelfordMerge, Eval: evalWelfordMerge, Merges: true,
 	NeedsWhole: func(_ *Fusion, e *Expr) []int { return positions(e.Args[3].Ints) },
 	Doc: "The mean, the sum of squares and the number of elements of which the operands hold those of parts, along dims. " +
 		"T. F. Chan, G. H. Golub, R. J. LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances (1979).",

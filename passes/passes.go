@@ -69,8 +69,10 @@ var table = []Pass{
 		[]string{"casts past views"}, ruled(core.Rewrite{Rule: consecutiveCasts}, core.CastOp)},
 	{"views", "Views that undo each other, or change nothing, come from composites: after casts, which stood between them.",
 		[]string{"consecutive casts"}, ruled(core.Rewrite{Rule: cleanViews}, viewOps...)},
+	{"sum of exponentials", "The maximum and the sum of exponentials of a softmax are one reduction: after casts, which may stand between them.",
+		[]string{"consecutive casts"}, sumOfExponentials},
 	{"common subexpressions", "What is computed twice is computed once: after all that makes expressions equal.",
-		[]string{"views"}, commonSubexpressions},
+		[]string{"views", "sum of exponentials"}, commonSubexpressions},
 	{"dead code", "Users of a tensor are counted by others, and those that nothing needs count: last.",
 		[]string{"common subexpressions"}, deadCode},
 }

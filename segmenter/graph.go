@@ -317,10 +317,7 @@ func (g *graph) weight(id core.ExprID) float64 {
 	w := e.Op.Cost
 	switch e.Op.Class {
 	case core.Reduction:
-		w = 1
-		if e.Op == core.WelfordOp {
-			w = 8
-		}
+		w = max(1, w)
 	case core.Gather, core.Resize:
 		w = 2
 	case core.Random:

@@ -39,7 +39,7 @@ func page() string {
 	for _, group := range groups {
 		fmt.Fprintf(&b, "\n## %s\n", group)
 		for _, op := range ops {
-			if op.Group == group {
+			if op.Group == group && !strings.HasPrefix(op.Name, "_") { // those are for passes
 				b.WriteString(entry(op))
 			}
 		}

@@ -5,7 +5,6 @@ import (
 
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
-	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
 )
@@ -268,10 +267,10 @@ func (c *context) part(x *exchange) error {
 	s := &guarded{id: x.id, g: guard{tests: g.tests, once: g.once}, fold: &f} // every thread goes on with a state
 	err = c.under(s, c.all(c.conditions(g.tests), g.once), func() error {
 		v, err := c.contribution(e, f)
-		if f.op == core.WelfordOp {
-			v = append(v, c.b.Const(core.ConvertScalar(f.types[1], scalar.Value{Type: dtype.Int})), c.b.Number(f.types[2], 1))
-		}
 		if err == nil {
+			if len(v) < len(x.parts) {
+				v = f.state.of(c.lowering, f, v[0])
+			}
 			for k := range x.parts {
 				c.b.Add(kir.Assign{Dst: c.partAt(x, k), Value: v[k]})
 			}

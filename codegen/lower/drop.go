@@ -250,7 +250,7 @@ func (l *lowering) isInside(a *kir.Access) bool {
 //     one of the same tests at the same element; they keep them, and store the
 //     identity there. An earlier step of the same reduction began with it;
 //   - conflict: no other reduction relies on another value there;
-//   - count: each element that welford reads counts as one.
+//   - count: what is added counts, whatever it is, as what welford reads does.
 func (l *lowering) relyOnIdentity(s *guarded, writers map[kir.BufferID][]*guarded) (rule, why string) {
 	if rule, why = l.mustStay(s); rule != "" {
 		return rule, why
@@ -310,7 +310,7 @@ func (l *lowering) provides(p, s *guarded, at *kir.Access) (rule, why string) {
 	switch {
 	case len(p.aliens) > 0 || p.g.redundant || p.tensor.storage.compact || len(p.shownTests()) > 0:
 		return "direct", b.Name + " is computed at more points than it has elements"
-	case p.fold == nil && s.fold.isWelford() && l.omitted != countsOne:
+	case p.fold == nil && s.fold.state != nil && s.fold.state.counts(s.fold) && l.omitted != countsOne:
 		return "count", "what it counts is no element"
 	case p.fold != nil && core.MergeOp(p.fold.op) != s.fold.op && l.omitted != sameReduction:
 		return "direct", b.Name + " is the result of another reduction"

@@ -18,17 +18,54 @@ func (l *lowering) name(prefix string) string {
 	return fmt.Sprintf("%s%d", prefix, l.numNames-1)
 }
 
-// A fold is what a reduction keeps: one value, or the mean, the sum of squares
-// and the number of elements of a welford.
+// A fold is what a reduction keeps: one value, or the several of a state.
 type fold struct {
 	op         *core.OpInfo
+	state      *state // nil: one value, folded by the binary op of the row
 	types      []dtype.Type
-	mayBeEmpty bool // there may be no elements at all: the mean is then NaN
+	mayBeEmpty bool // there may be no elements at all
+}
+
+// A state is how the values of a reduction with several results are folded.
+type state struct {
+	identity func(f *fold, k int) scalar.Value
+	of       func(l *lowering, f fold, x kir.ValueID) []kir.ValueID                  // of one element
+	add      func(l *lowering, f fold, a []kir.ValueID, x kir.ValueID) []kir.ValueID // an element to a
+	merge    func(l *lowering, f fold, a, b []kir.ValueID) []kir.ValueID
+	counts   func(f *fold) bool // what is added counts, whatever it is
+
+	symmetric bool // a merged with b has the bits of b merged with a
+}
+
+// states holds those of the rows with several results and of their merges.
+var states = map[*core.OpInfo]*state{core.WelfordOp: moments, core.MaxExpSumOp: maxExpSum}
+
+func init() {
+	for op, s := range states {
+		states[core.MergeOp(op)] = s
+	}
+}
+
+// moments is the state of welford: the mean, the sum of squares and the number of
+// elements.
+var moments = &state{
+	identity: func(f *fold, k int) scalar.Value {
+		if k == 0 && f.mayBeEmpty {
+			return scalar.Value{Type: f.types[0], Re: math.NaN()}
+		}
+		return core.ConvertScalar(f.types[k], scalar.Value{Type: dtype.Int})
+	},
+	of: func(l *lowering, f fold, x kir.ValueID) []kir.ValueID {
+		return []kir.ValueID{x, l.b.Const(core.ConvertScalar(f.types[1], scalar.Value{Type: dtype.Int})), l.b.Number(f.types[2], 1)}
+	},
+	add:    (*lowering).addToWelford,
+	merge:  (*lowering).combineWelford,
+	counts: func(*fold) bool { return true },
 }
 
 func (l *lowering) fold(e *core.Expr) fold {
-	f := fold{op: e.Op}
-	if e.Op == core.WelfordMergeOp { // there are parts, but each may be of nothing
+	f := fold{op: e.Op, state: states[e.Op]}
+	if e.Op.Merges { // there are parts, but each may be of nothing
 		part := l.f.Val(l.f.TensorArgs(e)[0]).Def
 		f.mayBeEmpty = part == core.NoExpr || l.f.Expr(part).Op.Class != core.Reduction || l.fold(l.f.Expr(part)).mayBeEmpty
 	}
@@ -41,20 +78,20 @@ func (l *lowering) fold(e *core.Expr) fold {
 	return f
 }
 
-func (f *fold) isWelford() bool { return f.op == core.WelfordOp || f.op == core.WelfordMergeOp }
-
 // isSymmetric reports whether a combined with b has the bits of b combined with a.
 // A product of complex numbers has not where a compiler fuses a multiplication and
 // an addition.
-func (f *fold) isSymmetric() bool { return !f.isWelford() && !f.types[0].IsComplex() }
+func (f *fold) isSymmetric() bool {
+	if f.state != nil {
+		return f.state.symmetric
+	}
+	return !f.types[0].IsComplex()
+}
 
 // identity returns value k of the fold of nothing.
 func (f *fold) identity(k int) scalar.Value {
-	switch {
-	case f.isWelford() && k == 0 && f.mayBeEmpty:
-		return scalar.Value{Type: f.types[0], Re: math.NaN()}
-	case f.isWelford():
-		return core.ConvertScalar(f.types[k], scalar.Value{Type: dtype.Int})
+	if f.state != nil {
+		return f.state.identity(f, k)
 	}
 	return f.op.Identity(f.types[k])
 }
@@ -146,7 +183,7 @@ func (c *context) loadPart(e *core.Expr, k int) (kir.ValueID, error) {
 	return c.b.Value(kir.Value{Kind: kir.Load, DType: c.b.Kernel().Buffers[at.Buffer].DType, Access: at}), nil
 }
 
-// accumulate folds into the results a state, or one element of a welford.
+// accumulate folds into the results a state, or one element.
 func (c *context) accumulate(e *core.Expr, f fold, x []kir.ValueID) error {
 	dst := make([]kir.Access, len(e.Out))
 	old := make([]kir.ValueID, len(e.Out))
@@ -192,10 +229,10 @@ func (l *lowering) temporary(name string, v kir.ValueID) kir.ValueID {
 // combine returns the fold of a and b.
 func (l *lowering) combine(f fold, a, b []kir.ValueID) []kir.ValueID {
 	switch {
-	case f.isWelford() && len(b) == 1:
-		return l.addToWelford(f, a, b[0])
-	case f.isWelford():
-		return l.combineWelford(f, a, b)
+	case f.state != nil && len(b) == 1:
+		return f.state.add(l, f, a, b[0])
+	case f.state != nil:
+		return f.state.merge(l, f, a, b)
 	}
 	return []kir.ValueID{l.b.Op(f.op.Combine().Info(), a[0], b[0])}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // A folder folds elements into a state that is wider than they are: float64,
-// int64, uint8 or complex128, or the three of welford. Source operands advance
+// int64, uint8 or complex128, or the several of welford and the online sum of exponentials. Source operands advance
 // by step, 0 or 1, elements.
 type folder struct {
 	size    int // bytes of a state
@@ -24,8 +24,11 @@ type folder struct {
 
 // folderOf returns the folder of a Reduction or Scan over elements of t.
 func folderOf(op *core.OpInfo, t dtype.Type) (*folder, error) {
-	if op == core.WelfordOp {
+	switch op {
+	case core.WelfordOp:
 		return welford(t), nil
+	case core.MaxExpSumOp:
+		return maxExpSum(t), nil
 	}
 	var fold *folder
 	m := &op.Combine().Info().Meaning

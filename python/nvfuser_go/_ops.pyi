@@ -11,6 +11,13 @@ _Number = Scalar | bool | int | float | complex
 _Operand = TensorView | _Number
 _Extent = Scalar | int
 
+def _max_exp_sum(arg: TensorView, dims: int | Sequence[int]) -> tuple[TensorView, TensorView]:
+    """The largest of the elements of arg along dims, as of max(), and the sum of exp(x - max) over them. arg is
+    floating-point; types narrower than Float are converted to Float, which the results are then. The sum is NaN where
+    the largest element is NaN or infinite; of no elements the results are -inf and 0. dims must name a dimension.
+    Passes write max() and a sum of exp() as this; nvFuser has no such operation. M. Milakov, N. Gimelshein, Online
+    normalizer calculation for softmax (2018)."""
+
 @overload
 def abs(x: _Number) -> Scalar:
     """The absolute value of x, of its own dtype; of complex numbers a real one. That of the smallest integer wraps

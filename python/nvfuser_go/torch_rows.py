@@ -126,6 +126,15 @@ def welford(arg: Tensor, dims: list[int]) -> tuple[Tensor, Tensor, Tensor]:
     return mean.squeeze(dims), squares, torch.full(squares.shape, count, dtype=torch.int64, device=arg.device)
 
 
+def max_exp_sum(arg: Tensor, dims: list[int], device: torch.device) -> tuple[Tensor, Tensor]:
+    """The largest element and the sum of exp(x - largest); -inf and 0 of no elements."""
+    largest = extreme(torch.amax, arg, dims, True, device)
+    shown = largest
+    for d in sorted(dims):
+        shown = shown.unsqueeze(d)
+    return largest, (arg - shown).exp_().sum(dims)
+
+
 # ---- Elements by position ----
 
 

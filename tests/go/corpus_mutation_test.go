@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -89,6 +90,9 @@ func deadStore(k *kir.Kernel, s kir.Assign, before, b kir.Block) string {
 	if meanOfNothing(k, b) {
 		return "means of no elements, which their count of 0 takes from the results"
 	}
+	if sumOfNothing(k, before, s, b) {
+		return "one of a largest element of minus infinity and a sum of 0, each of which leaves the part out"
+	}
 	for _, next := range b {
 		reads, writes := touches(k, next, s.Dst.Buffer)
 		if !reads && !writes {
@@ -167,6 +171,23 @@ func meanOfNothing(k *kir.Kernel, b kir.Block) bool {
 		}
 	}
 	return false
+}
+
+// sumOfNothing reports whether s is one of two stores, of minus infinity and then
+// of 0: a part without elements of a largest element and a sum of exponentials.
+func sumOfNothing(k *kir.Kernel, before kir.Block, s kir.Assign, after kir.Block) bool {
+	is := func(s kir.Statement, x float64) bool {
+		a, ok := s.(kir.Assign)
+		return ok && k.Values[a.Value].Kind == kir.Constant && k.Values[a.Value].DType.IsFloat() && k.Values[a.Value].Const.Re == x
+	}
+	isDeclaration := func(s kir.Statement) bool { _, ok := s.(kir.Declare); return ok }
+	for len(before) > 0 && isDeclaration(before[len(before)-1]) {
+		before = before[:len(before)-1]
+	}
+	for len(after) > 0 && isDeclaration(after[0]) {
+		after = after[1:]
+	}
+	return is(s, math.Inf(-1)) && len(after) > 0 && is(after[0], 0) || is(s, 0) && len(before) > 0 && is(before[len(before)-1], math.Inf(-1))
 }
 
 // extreme reports whether s, or a loop around it, replaces what a buffer holds by

@@ -177,7 +177,7 @@ def casts(row: dict, dtype: DataType) -> list[Case]:
 # ---- Arguments by kind and name ----
 
 # Rows whose results are compared on tame values only: rounding errors of the extreme ones would cover everything.
-TAME = ("prod", "cumprod", "var", "var_mean", "welford")
+TAME = ("prod", "cumprod", "var", "var_mean", "welford", "_max_exp_sum")
 
 SHAPES = [(5, 7), (2, 3, 4), (33,), (3, 0, 2), (0,), ()]
 
@@ -234,7 +234,7 @@ def reductions(row: dict, dtype: DataType) -> list[Case]:
     out = by_parameters(row, dtype)
     if dtype in FLOATS:
         out.append(Case({"arg": Tensor((2,), dtype, [1.0, float("nan")]), "dims": [0]}, layouts=False))
-    if row["name"] in ("var", "var_mean", "welford"):
+    if row["name"] in ("var", "var_mean", "welford", "_max_exp_sum"):
         return [c for c in out if c.args["arg"].shape != ()]
     if row["name"] in ("sum", "prod"):
         to = D.Double if dtype not in COMPLEXES else D.ComplexDouble
@@ -706,6 +706,7 @@ GENERATORS: dict[str, Callable] = {
     "var": reductions,
     "var_mean": reductions,
     "welford": reductions,
+    "_max_exp_sum": reductions,
     "cumsum": by_parameters,
     "cumprod": by_parameters,
     "cummax": by_parameters,

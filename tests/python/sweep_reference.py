@@ -6,6 +6,7 @@ result is rounded to the type of the result once. So the reference is nearer to
 the exact value than torch's own float32 functions are.
 """
 
+import math
 import warnings
 
 import numpy as np
@@ -236,6 +237,16 @@ def moments(row: dict, args: dict) -> list[torch.Tensor]:
     return [narrowed(o, torch.int64 if i == 2 else to) for i, o in enumerate(out)]
 
 
+def exponentials(args: dict) -> list[torch.Tensor]:
+    x, dims = widened(args["arg"]), [d % args["arg"].ndim for d in args["dims"]]
+    to = torch.float32 if args["arg"].dtype in NARROW_TORCH else args["arg"].dtype
+    if any(x.shape[d] == 0 for d in dims):
+        shape = [n for d, n in enumerate(x.shape) if d not in dims]
+        return [torch.full(shape, -math.inf, dtype=to), torch.zeros(shape, dtype=to)]
+    largest = x.amax(dims, keepdim=True)
+    return [narrowed(largest.squeeze(dims), to), narrowed((x - largest).exp().sum(dims), to)]
+
+
 def result_types(row: dict, args: dict) -> list[torch.dtype]:
     """The element types of the results of a row that is not elementwise."""
     name = row["name"]
@@ -303,6 +314,8 @@ def reference(row: dict, args: dict) -> list[torch.Tensor]:
         return reduction(row, args)
     if name in ("var", "var_mean", "welford"):
         return moments(row, args)
+    if name == "_max_exp_sum":
+        return exponentials(args)
     return other(row, args)
 
 
