@@ -174,15 +174,15 @@ func (l *layout) outer(e, read int64, device scheduler.Device) Params {
 	if l.states > 2 { // which take the registers
 		flight /= 2
 	}
-	p.Unroll = min(clamp(floor2(flight/read), 1, mostUnroll), l.reduced)
+	p.Unroll = min(clamp(floor2(flight/read), 1, mostUnroll), ceil2(l.reduced))
 	p.Rows = min(floor2(outerBlock/p.Lanes), ceil2(ceilDiv(l.reduced, p.Unroll)))
 	for p.Lanes*p.Rows < innerBlock && p.Lanes*2 <= vectors && p.Lanes%warp == 0 { // few rows: more columns
 		p.Lanes *= 2
 	}
 	processors := int64(device.Processors)
 	tiles := ceilDiv(vectors, p.Lanes) * outside
-	p.Staged = l.isExact && p.Rows > 1 && p.Rows >= e
-	if p.Staged && 10*tiles < 9*processors {
+	p.Staged = l.isExact && e > 1 && p.Rows >= e
+	if (p.Staged || e == 1 && p.Rows > 1) && 10*tiles < 9*processors { // else there is a loop of elements around
 		p.Blocks = l.splits(p, tiles, read, processors)
 	}
 	return p

@@ -13,7 +13,7 @@ import (
 // The loops of a reduction are, from outside, those that there are of:
 //
 //	inner: blocks of results, results along y, steps, steps under way, blocks that share, lanes, elements
-//	outer: blocks of columns, steps, blocks that share, steps under way, steps along y, lanes, elements
+//	outer: blocks of columns, steps, blocks that share, steps under way, steps along z and y, lanes, elements
 type builder struct {
 	Params
 	layout *layout
@@ -162,7 +162,13 @@ func (b *builder) outerLoops(n *scheduler.Nest) []schedule.Parallel {
 	order(n, slices.Concat(kept, reduced))
 	at, outside := len(kept), len(kept)-columns
 	n.Merge(at, len(reduced))
-	types := b.split(n, at, b.Rows, schedule.TIDy, nil)
+	var types []schedule.Parallel
+	if b.Staged {
+		types = b.split(n, at, b.groupSteps(), schedule.TIDy, types)
+		types = b.split(n, at, b.groups(), schedule.TIDz, types)
+	} else {
+		types = b.split(n, at, b.Rows, schedule.TIDy, types)
+	}
 	types = b.split(n, at, b.Unroll, schedule.Unroll, types)
 	types = append([]schedule.Parallel{schedule.Serial}, b.split(n, at, b.Blocks, schedule.BIDy, types)...)
 	if len(kept) == 0 {

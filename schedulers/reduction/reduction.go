@@ -37,7 +37,7 @@ type Params struct {
 	Rows   int64 // threads of a block along y: results of an inner reduction, steps of an outer one
 	Unroll int64 // steps that a thread loads before it folds them
 	Blocks int64 // that share a reduction
-	Staged bool  // an outer reduction leaves the columns of a block in shared memory
+	Staged bool  // an outer reduction in vectors leaves the columns of a block in shared memory
 }
 
 func (p Params) String() string {
@@ -62,13 +62,14 @@ func (p Params) String() string {
 	return text
 }
 
-// filled returns p with 1 for numbers that are not given.
+// filled returns p with 1 for numbers that are not given, and without what does not apply.
 func (p Params) filled() Params {
 	for _, n := range []*int64{&p.Vector, &p.Lanes, &p.Rows, &p.Unroll, &p.Blocks} {
 		if *n == 0 {
 			*n = 1
 		}
 	}
+	p.Staged = p.Staged && !p.Inner && p.Vector > 1
 	return p
 }
 

@@ -8,16 +8,15 @@ import (
 	"nvfuser_go/schedulers/scheduler"
 )
 
-// serialSteps is how many values a thread folds one after the other, at most, before it
-// shares them with others.
-const serialSteps = 16
+// mostGroups is how many threads of a block lie along z, at most.
+const mostGroups = 64
 
 // accessBytes are those that one instruction moves, at most.
 const accessBytes = 16
 
 // stage lets the threads of a block leave what they have of all columns in shared
-// memory, from where each folds the steps of one column: those along x and y lie along
-// the columns. Where there are many steps several threads fold some each first.
+// memory, from where each folds some steps of one column: threads along x and y lie along
+// the columns then, and those along z share a column.
 func (b *builder) stage(all, parts []core.ValID) error {
 	below := b.below(all)
 	if err := b.checkApart(all, below); err != nil {
@@ -143,8 +142,10 @@ func (b *builder) leave(part core.ValID, types []schedule.Parallel) error {
 		if err := b.widen(c, kept); err != nil {
 			return err
 		}
-		if at := slices.Index(kept, schedule.TIDy); at >= 0 { // what one thread stores another one reads
-			b.apart = append(b.apart, s.Loop(c)[at])
+		for k, p := range kept { // what one thread stores another one reads
+			if p == schedule.TIDy || p == schedule.TIDz {
+				b.apart = append(b.apart, s.Loop(c)[k])
+			}
 		}
 	}
 	return nil
@@ -166,79 +167,45 @@ func (b *builder) widen(c core.ValID, types []schedule.Parallel) error {
 }
 
 // fold computes the reduction v of what lies in shared memory. Its loops are blocks of
-// columns, blocks that share, steps, lanes and elements.
+// columns, blocks that share, groups of steps, steps, lanes and elements.
 func (b *builder) fold(v core.ValID) error {
-	blocks := []schedule.Parallel{schedule.BIDx}
+	outer := []schedule.Parallel{schedule.BIDx}
 	if b.Blocks > 1 {
-		blocks = append(blocks, schedule.BIDy)
+		outer = append(outer, schedule.BIDy)
 	}
-	at := len(blocks) // of the steps
-	columns := []schedule.Parallel{schedule.TIDx}
-	if b.Vector > 1 {
-		columns = []schedule.Parallel{schedule.TIDy, schedule.TIDx}
+	if b.groups() > 1 {
+		outer = append(outer, schedule.TIDz)
 	}
-	groups := b.groups()
-	for _, w := range b.results(v) {
-		n := scheduler.Nest{Schedule: b.s, Tensor: w}
-		if b.Vector > 1 {
+	at := len(outer)                              // of the steps
+	columns := []schedule.Parallel{schedule.TIDy} // the elements
+	if b.Lanes > 1 {
+		columns = append(columns, schedule.TIDx)
+		for _, w := range b.results(v) { // neighbours lie along x
+			n := scheduler.Nest{Schedule: b.s, Tensor: w}
 			n.Merge(at+1, 2)
 			n.Split(at+1, b.Lanes, schedule.Serial)
-		}
-		n.Split(at, groups, schedule.Serial)
-		if n.Err != nil {
-			return n.Err
-		}
-	}
-	if groups > 1 {
-		if err := b.group(v, blocks, columns); err != nil {
-			return err
+			if n.Err != nil {
+				return n.Err
+			}
 		}
 	}
-	steps := []schedule.Parallel{schedule.Serial}
-	if b.Blocks > 1 {
-		own, err := b.s.RFactor(v, []int{at})
-		if err != nil {
-			return err
-		}
-		if err := b.parallelize(own[0], slices.Concat(blocks, steps, columns)); err != nil {
-			return err
-		}
-		steps = nil
+	own := slices.Concat(outer, []schedule.Parallel{schedule.Serial}, columns)
+	if at == 1 {
+		return b.parallelize(v, own)
 	}
-	return b.parallelize(v, slices.Concat(blocks, steps, columns))
-}
-
-// groups returns in how many groups the steps of a column are folded first: as many as
-// leave few values to each and few groups, and as there are threads for.
-func (b *builder) groups() int64 {
-	n := int64(1)
-	if b.Rows <= serialSteps {
-		return n
-	}
-	for n*n < b.Rows && 2*n*b.Vector <= b.Rows {
-		n *= 2
-	}
-	return n
-}
-
-// group folds the steps of v in groups, each by a thread along y of its own, which
-// leaves what it has in shared memory.
-func (b *builder) group(v core.ValID, blocks, columns []schedule.Parallel) error {
-	at := len(blocks)
-	parts, err := b.s.RFactor(v, []int{at})
+	part, err := b.s.RFactor(v, []int{at})
 	if err != nil {
 		return err
 	}
-	types := slices.Concat(blocks, []schedule.Parallel{schedule.Serial, schedule.TIDy, schedule.TIDx})
-	for _, w := range parts {
-		n := scheduler.Nest{Schedule: b.s, Tensor: w}
-		n.Merge(at+1, len(columns))
-		if n.Err != nil {
-			return n.Err
-		}
-	}
-	if err := b.parallelize(parts[0], types); err != nil {
+	if err := b.parallelize(part[0], own); err != nil {
 		return err
 	}
-	return b.leave(parts[0], types)
+	return b.parallelize(v, slices.Concat(outer, columns))
 }
+
+// groupSteps returns how many steps of a column a thread folds: there are as many threads
+// along y, and at least one for each element of a vector.
+func (b *builder) groupSteps() int64 { return max(b.Vector, ceilDiv(b.Rows, mostGroups)) }
+
+// groups returns how many threads fold the steps of a column.
+func (b *builder) groups() int64 { return ceilDiv(b.Rows, b.groupSteps()) }

@@ -309,10 +309,18 @@ func (p *Space) sort() {
 			})
 		}
 	}
-	slices.SortStableFunc(left, func(i, j int) int { return min(int(min(p.Extents[i], 2)-min(p.Extents[j], 2)), 1) })
+	slices.SortStableFunc(left, func(i, j int) int {
+		switch isOne := p.Extents[i] == 1; {
+		case isOne == (p.Extents[j] == 1):
+			return 0
+		case isOne:
+			return -1
+		}
+		return 1
+	})
 	for len(left) > 0 {
 		at := slices.IndexFunc(left, func(i int) bool {
-			return p.Extents[i] <= 1 || !slices.ContainsFunc(left, func(j int) bool { return votes[j][i] > votes[i][j] })
+			return p.Extents[i] == 1 || !slices.ContainsFunc(left, func(j int) bool { return votes[j][i] > votes[i][j] })
 		})
 		at = max(at, 0)
 		p.Order = append(p.Order, left[at])
