@@ -99,7 +99,7 @@ gpu-programs: build
 
 gpu-bundle: gpu-programs
 	tar -czf build/gpu-bundle.tar.gz --exclude=__pycache__ --exclude=python/nvfuser_go/include pyproject.toml python/nvfuser_go \
-		tests/gpu tests/python tests/go/testdata/corpus tools codegen/cuda/testdata examples \
+		tests/gpu tests/python benchmarks/*.py benchmarks/kernels tests/go/testdata/corpus tools codegen/cuda/testdata examples \
 		build/gpu/tests.test build/gpu/driver.test build/gpu/cuda.test build/gpu/COMMIT
 	@ls -l build/gpu-bundle.tar.gz
 

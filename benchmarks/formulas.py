@@ -405,3 +405,111 @@ def batch_norm_backward(dtype: torch.dtype = BF16, layout: str = CHANNELS_LAST) 
         terms,
         prepare,
     )
+
+
+def group_norm(dtype: torch.dtype, layout: str, channels: int, groups: int) -> Formula:
+    """Also instance norm, where each channel is a group. Weights are of the dtype of the images."""
+    parts = Groups(channels, groups)
+
+    def step(ops, x, weight, bias):
+        v = parts.split(ops, x)
+        var, mean = ops.var_mean(v, parts.axes, 0, False)
+        scale = ops.rsqrt(ops.add(var, EPSILON))
+        y = ops.mul(ops.sub(v, parts.spread(ops, mean)), parts.spread(ops, scale))
+        y = parts.joined(ops, y, x)
+        return ops.add(ops.mul(y, spread(ops, weight, [0, 2, 3], 4)), spread(ops, bias, [0, 2, 3], 4))
+
+    def terms(x, weight, bias):
+        y = parts.terms(x)
+        return (y * weight.abs()[:, None, None] + bias.abs()[:, None, None],)
+
+    def eager(x, weight, bias):
+        if groups == channels:
+            return F.instance_norm(x, None, None, weight, bias, eps=EPSILON)
+        return F.group_norm(x, groups, weight, bias, EPSILON)
+
+    return Formula(
+        computed(dtype, step),
+        eager,
+        (images(dtype, layout, 1.0), Input(dtype, "C"), Input(dtype, "C")),
+        ("BCHW",),
+        terms,
+    )
+
+
+def group_norm_backward(dtype: torch.dtype, layout: str, channels: int, groups: int) -> Formula:
+    """Of the gradient, the input, the weight, and the mean and reciprocal deviation of the groups in float32."""
+    parts = Groups(channels, groups)
+
+    def step(ops, dy, x, weight, mean, scale):
+        v = parts.split(ops, x)
+        scale = parts.spread(ops, scale)
+        y = ops.mul(ops.sub(v, parts.spread(ops, mean)), scale)
+        g = parts.split(ops, ops.mul(dy, spread(ops, weight, [0, 2, 3], 4)))
+        level = parts.spread(ops, mean_of(ops, g, parts.axes))
+        along = parts.spread(ops, mean_of(ops, ops.mul(g, y), parts.axes))
+        dx = parts.joined(ops, ops.mul(scale, ops.sub(ops.sub(g, level), ops.mul(y, along))), x)
+        y = parts.joined(ops, y, x)
+        return dx, ops.sum(ops.mul(dy, y), [0, 2, 3]), ops.sum(dy, [0, 2, 3])
+
+    def eager(dy, x, weight, mean, scale):
+        # Also of instance norm: on a CPU, torch 2.15 mixes up the channels of F.instance_norm's gradient where they are
+        # last in memory, of one image with one row or column.
+        given = [v.detach().requires_grad_() for v in (x, weight, torch.zeros_like(weight))]
+        return torch.autograd.grad(F.group_norm(given[0], groups, *given[1:], EPSILON), given, dy)
+
+    def terms(dy, x, weight, mean, scale):
+        y = parts.terms(x)
+        g = (dy * weight[:, None, None]).abs()
+        dx = parts.mean(g) + y * parts.mean(g * y)
+        dx = (g + dx) * scale.repeat_interleave(channels // groups, 1)[..., None, None]
+        return dx, (dy.abs() * y).sum((0, 2, 3)), dy.abs().sum((0, 2, 3))
+
+    def prepare(dy, x, weight, mean, scale):
+        v = x.to(F32).unflatten(1, (groups, -1))
+        var, mean = torch.var_mean(v, (2, 3, 4), correction=0)
+        return dy, x, weight, mean, (var + EPSILON).rsqrt()
+
+    statistics = Input(F32, "BG")
+    return Formula(
+        computed(dtype, step),
+        eager,
+        (images(dtype, layout), images(dtype, layout, 1.0), Input(dtype, "C"), statistics, statistics),
+        ("BCHW", "C", "C"),
+        terms,
+        prepare,
+    )
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Images whose channels are in groups: as [B, groups, channels of one, H, W], or as they are if each is a group."""
+
+    channels: int
+    groups: int
+
+    @property
+    def axes(self) -> list[int]:
+        return [2, 3] if self.groups == self.channels else [2, 3, 4]
+
+    def split(self, ops, x):
+        if self.groups == self.channels:
+            return x
+        shape = ops.shape(x)
+        return ops.reshape(x, [shape[0], self.groups, self.channels // self.groups, shape[2], shape[3]])
+
+    def joined(self, ops, v, like):
+        return v if self.groups == self.channels else ops.reshape(v, ops.shape(like))
+
+    def spread(self, ops, x):
+        return spread(ops, x, self.axes, 2 + len(self.axes))
+
+    def mean(self, x: torch.Tensor) -> torch.Tensor:
+        """Of torch tensors: of each group, as large as x."""
+        v = x.unflatten(1, (self.groups, -1))
+        return v.mean((2, 3, 4), keepdim=True).expand_as(v).flatten(1, 2)
+
+    def terms(self, x: torch.Tensor) -> torch.Tensor:
+        """The absolute values of what makes a normalised value."""
+        mean = self.mean(x)
+        return (x.abs() + mean.abs()) * (self.mean((x - mean).square()) + EPSILON).rsqrt()
