@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"nvfuser_go/core"
+	"nvfuser_go/schedulers/innerpersistent"
 	"nvfuser_go/schedulers/pointwise"
 	"nvfuser_go/schedulers/reduction"
 	"nvfuser_go/schedulers/scheduler"
@@ -23,6 +24,7 @@ import (
 var registry = []registered{
 	{pointwise.Scheduler{}, pointwise.Params{}},
 	{reduction.Scheduler{}, reduction.Params{}},
+	{innerpersistent.Scheduler{}, innerpersistent.Params{}},
 }
 
 // A registered is a scheduler and the type of its parameters.

@@ -26,6 +26,19 @@ output %1
 %3 = sub %0, %2
 output %3
 `
+	columns = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = sum %0 dims=[0] dtype=f32
+%2 = broadcast %1 is_broadcast_dim=[true, false]
+%3 = sub %0, %2
+output %3
+`
+	crossed = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = sum %0 dims=[1] dtype=f32
+%2 = broadcast %1 is_broadcast_dim=[false, true]
+%3 = sub %0, %2
+%4 = sum %3 dims=[0] dtype=f32
+output %4
+`
 	two = `%0 = tensor f32 [-1] contiguity=[yes]
 %1 = tensor f32 [-1] contiguity=[yes]
 %2 = neg %0
@@ -90,14 +103,24 @@ func TestChoose(t *testing.T) {
 		{"short rows", reduction, "reduction", []int64{30, 7}, "inner reduction: 8x16 threads"},
 		{"long rows", reduction, "reduction", []int64{300, 100000}, "inner reduction: 1024x1 threads, vectors of 4 elements, 4 steps at a time"},
 		{"few long rows", reduction, "reduction", []int64{3, 100000}, "inner reduction: 512x1 threads, vectors of 4 elements, 4 steps at a time, in 8 blocks"},
+		{"rows", normalization, "inner persistent", []int64{4096, 4096}, "inner persistent: 1 rows a block, 128 threads a row, 8 steps of 4 elements each, a held byte at 3"},
+		{"short rows that are needed again", normalization, "inner persistent", []int64{4096, 7}, "inner persistent: 16 rows a block, 8 threads a row, 1 steps of 1 elements each, a held byte at 3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g, s, refusals := choose(t, test.text, test.shape...)
 			require.Equal(t, test.scheduler, s.Name())
-			require.Equal(t, test.scheduler != "pointwise", len(refusals) > 0) // of those before it
+			by := map[string]bool{} // those before it
 			for _, r := range refusals {
-				require.Equal(t, "pointwise", r.By)
+				by[r.By] = true
 			}
+			for _, other := range schedulers.All() {
+				if other.Name() == test.scheduler {
+					break
+				}
+				require.True(t, by[other.Name()], other.Name())
+				delete(by, other.Name())
+			}
+			require.Empty(t, by)
 			candidates := s.Candidates(g, scheduler.Hopper)
 			require.Equal(t, test.params, candidates[0].String())
 			require.Equal(t, candidates, s.Candidates(g, scheduler.Hopper))
@@ -118,25 +141,40 @@ func TestRefusals(t *testing.T) {
 		shape      []int64
 		want       []core.Refusal
 	}{
-		{"persistence", normalization, []int64{3, 5}, []core.Refusal{
+		{"long rows", normalization, []int64{3, 1 << 17}, []core.Refusal{
 			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 			{By: "reduction", Rule: "persistence", Tensor: "tv3", Sentence: "tv3 combines tv1, the result of a reduction, with elements along what was reduced, which must be kept meanwhile"},
+			{By: "inner persistent", Rule: "row too wide", Tensor: "tv1", Sentence: "the rows that are reduced to tv1 have 131072 elements, of each of which 4 bytes are held: the registers of a block have no room for so many"},
+		}},
+		{"columns", columns, []int64{7, 300}, []core.Refusal{
+			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
+			{By: "reduction", Rule: "persistence", Tensor: "tv3", Sentence: "tv3 combines tv1, the result of a reduction, with elements along what was reduced, which must be kept meanwhile"},
+			{By: "inner persistent", Rule: "outer reduction", Tensor: "tv1", Sentence: "tv1 is reduced along dimensions outside of dimension 1 in memory"},
+		}},
+		{"rows and columns", crossed, []int64{7, 300}, []core.Refusal{
+			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
+			{By: "reduction", Rule: "persistence", Tensor: "tv4", Sentence: "tv4 is reduced from what is computed with tv1, the result of another reduction"},
+			{By: "inner persistent", Rule: "mixed rows", Tensor: "tv4", Sentence: "tv4 is reduced along other dimensions than tv1"},
 		}},
 		{"two outputs", two, []int64{3}, []core.Refusal{
 			{By: "pointwise", Rule: "reference", Tensor: "tv3", Sentence: "tv3 has dimensions that output tv2 has not, and no other output has those of all tensors"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
+			{By: "inner persistent", Rule: "operation", Sentence: "nothing is reduced"},
 		}},
 		{"slices of one tensor", slices, []int64{8, 8}, []core.Refusal{ // what one thread would copy in full
 			{By: "pointwise", Rule: "reference", Tensor: "tv2", Sentence: "tv2 has dimensions that output tv1 has not, and no other output has those of all tensors"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
+			{By: "inner persistent", Rule: "operation", Sentence: "nothing is reduced"},
 		}},
 		{"loops that do not lead from one to the other", split, []int64{20, 320, 1, 50}, []core.Refusal{
 			{By: "pointwise", Rule: "loops", Tensor: "tv1", Sentence: "tv1 would be computed by one thread: its loops have nothing to do with those of other outputs"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
+			{By: "inner persistent", Rule: "operation", Sentence: "nothing is reduced"},
 		}},
 		{"scan", scanned, []int64{8}, []core.Refusal{
 			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
 			{By: "reduction", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
+			{By: "inner persistent", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -156,7 +194,7 @@ func TestRecipes(t *testing.T) {
 %4 = add %0, %3
 output %4
 `
-	for _, text := range []string{elementwise, reduction, row} {
+	for _, text := range []string{elementwise, reduction, normalization, row} {
 		f, err := core.Parse(text)
 		require.NoError(t, err)
 		f.Freeze()
@@ -177,6 +215,9 @@ output %4
 						g.Inputs[0].Strides[0] += gap
 					}
 					s, _ := schedulers.Choose(g, scheduler.Hopper)
+					if s == nil { // the rows are too wide
+						continue
+					}
 					for _, p := range s.Candidates(g, scheduler.Hopper) {
 						recipe := s.Recipe(g, p)
 						made, err := s.Apply(g, p)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"nvfuser_go/core"
+	"nvfuser_go/schedulers/persistence"
 )
 
 // Limits of a group: they bound the time that compiling takes, which grows faster
@@ -243,43 +244,42 @@ func (p *partition) fits(a, b *group) (why string, sure bool) {
 	case a.reduces != "" && b.reduces != "" && a.reduces != b.reduces:
 		return "they reduce along other axes", false
 	}
-	if !p.inOnePass(a, b) {
-		return "elements that were reduced are needed again", false
+	reduces := a
+	if a.reduces == "" {
+		reduces = b
+	}
+	switch again, beyond := p.needsAgain(a, b, reduces); {
+	case beyond:
+		return "they run over other elements than those that are reduced", false
+	case again && reduces.space > reduces.kept*persistence.LongestRow:
+		return "elements that were reduced are needed again, and are too many to be held", false
 	}
 	return "", false
 }
 
-// inOnePass reports whether the reductions of a and b, of which b does not come first,
-// need no elements again that they reduced.
-func (p *partition) inOnePass(a, b *group) bool {
-	reduces, kept := a, a.kept
-	if a.reduces == "" {
-		reduces, kept = b, b.kept
-	}
+// needsAgain reports whether the reductions of a and b, of which b does not come first,
+// need elements again that they reduced, and whether a or b runs over more than those.
+// One that reduces is given.
+func (p *partition) needsAgain(a, b, reduces *group) (again, beyond bool) {
 	post := map[int32]bool{}
 	nodes := slices.Concat(a.nodes, b.nodes)
 	slices.Sort(nodes)
 	p.work.Visits += len(nodes)
 	for _, i := range nodes {
 		n := &p.nodes[i]
+		if n.space > reduces.space {
+			return again, true
+		}
 		isPost := n.reduces != ""
 		for _, v := range n.reads {
-			at := p.values[v].node
-			if at == none || !post[at] {
-				continue
+			if at := p.values[v].node; at != none && post[at] {
+				again = again || n.reduces != "" || n.space > reduces.kept
+				isPost = true
 			}
-			if n.reduces != "" || n.space > kept {
-				return false
-			}
-			isPost = true
 		}
-		if isPost {
-			post[i] = true
-		} else if n.space > reduces.space {
-			return false
-		}
+		post[i] = isPost
 	}
-	return true
+	return again, false
 }
 
 // level makes the levels such that a and b can be joined, or changes nothing and

@@ -223,7 +223,8 @@ func (t *Table) reduce(s *sum) (sum, bool) {
 		}
 	}
 	slices.Sort(constants)
-	for _, c := range slices.Backward(slices.Compact(constants)) {
+	constants = slices.Compact(constants)
+	for _, c := range slices.Backward(constants) {
 		low, high := sum{dt: s.dt, constant: s.constant}, sum{dt: s.dt}
 		for _, x := range s.terms {
 			if x.coef%c == 0 {
@@ -238,7 +239,34 @@ func (t *Table) reduce(s *sum) (sum, bool) {
 			return high, true
 		}
 	}
+	if e, ok := t.reduceByDivisor(s, constants); ok {
+		return e, true
+	}
 	return t.reduceByFactor(s)
+}
+
+// reduceByDivisor is reduce where what is left is no product of c, but a multiple of it
+// all the same, as a size may be: 8*a + b < n says of b from 0 to 7 and n = 8*m what
+// 8*a < n says. Then e = c*e' + c*q.
+func (t *Table) reduceByDivisor(s *sum, constants []int64) (sum, bool) {
+	for _, c := range slices.Backward(constants) {
+		low, high := sum{dt: s.dt, constant: s.constant}, sum{dt: s.dt}
+		for _, x := range s.terms {
+			if d := t.facts[x.product].Divisor; x.coef%c == 0 || d > 0 && d%c == 0 {
+				high.terms = append(high.terms, x)
+			} else {
+				low.terms = append(low.terms, x)
+			}
+		}
+		f := t.sumFacts(&low)
+		q := floorDiv(f.Lo, c)
+		if !finite(f.Lo) || !finite(f.Hi) || q != floorDiv(f.Hi, c) || len(low.terms) == 0 && low.constant == q*c || magnitude(q) > math.MaxInt64/c/2 {
+			continue
+		}
+		high.constant = q * c
+		return high, true
+	}
+	return sum{}, false
 }
 
 // reduceByFactor is reduce for a positive factor c of some products.

@@ -167,3 +167,14 @@ func (s *Scheduled) CacheFork(v core.ValID) (core.ValID, error) {
 	s.tensors[out].memory, s.tensors[v].memory = Global, Local
 	return out, nil
 }
+
+// Rewrite lets edit change the expressions of the fusion, but not what its outputs mean,
+// before anything is scheduled.
+func (s *Scheduled) Rewrite(edit func(*core.Fusion) error) error {
+	err := edit(s.f)
+	s.edited()
+	for _, o := range s.f.Outputs() {
+		s.tensors[o.Val].memory = Global
+	}
+	return err
+}

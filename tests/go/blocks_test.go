@@ -83,10 +83,7 @@ func blockKernels(t *testing.T, f *core.Fusion, values []core.InputValue) []*blo
 			}
 			c.inputs = append(c.inputs, in)
 		}
-		combined := s.Fusion.Clone() // as schedulers have it: 1 + tanh(x) and the like are rounded once
-		require.NoError(t, combined.CombinePlusOne())
-		c.want, err = trial.Want(combined, c.inputs, randomOf(s))
-		require.NoError(t, err)
+		c.evaluate(t)
 		for k, v := range s.Writes {
 			at[v] = c.want[k]
 		}
@@ -96,6 +93,15 @@ func blockKernels(t *testing.T, f *core.Fusion, values []core.InputValue) []*blo
 		}
 	}
 	return all
+}
+
+// evaluate finds what c is to compute.
+func (c *blockKernel) evaluate(t *testing.T) {
+	combined := c.Fusion.Clone() // as schedulers have it: 1 + tanh(x) and the like are rounded once
+	require.NoError(t, combined.CombinePlusOne())
+	var err error
+	c.want, err = trial.Want(combined, c.inputs, randomOf(c.Segment))
+	require.NoError(t, err)
 }
 
 // check compares what kernels by the candidates of the scheduler compute. One that cannot be

@@ -1,0 +1,119 @@
+package innerpersistent
+
+import (
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/schedulers/persistence"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+// What is known of rows in registers of an H100.
+const (
+	fewElements   = 32       // of a thread, of whatever it holds: more threads do as well up to there
+	mostElements  = 64       // that it may have where a row has no more threads
+	warp          = 32       // threads up to which a row needs no barrier
+	shortRow      = 2048     // elements up to which a warp has a row
+	block         = 128      // threads of a block, at least
+	smallRows     = 256      // the same of rows that are less than a warp's
+	registers     = 64 << 10 // of a processor
+	baseRegisters = 32       // that a thread has beside what it holds
+	mostRegisters = 128
+)
+
+// buckets are the numbers of steps of a thread that kernels are made for: rows of similar
+// lengths share one, in which an eighth of the steps may be idle, or a fourth of few.
+var buckets = []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32, 36, 40, 48, 56, 64}
+
+func bucket(steps int64) int64 {
+	at, _ := slices.BinarySearch(buckets, steps)
+	return buckets[min(at, len(buckets)-1)]
+}
+
+// choose returns the choices, of which the first can be applied, or why none can.
+func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
+	if a.err != nil {
+		return nil, a.err
+	}
+	var all []Params
+	for _, price := range prices {
+		if p, ok := a.fit(price, device); ok {
+			if all = append(all, p); a.isRoomy(p) {
+				break
+			}
+		}
+	}
+	if len(all) == 0 {
+		f, h := a.g.Fusion, a.facts.held[holding{persistence.Tight, true}]
+		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "row too wide", a.facts.reference,
+			"the rows that are reduced to %s have %d elements, of each of which %d bytes are held: the registers of a block have no room for so many", f.Name(a.facts.reference), a.length, h.bytes)}}
+	}
+	slices.Reverse(all) // the last one is the first that leaves registers free
+	single := all[0]
+	single.Vector, single.Steps = 1, 0
+	if single.Steps = ceilDiv(a.length, single.Threads); single.Steps > mostElements {
+		single.Threads = min(int64(device.Threads), single.Threads*ceilDiv(single.Steps, mostElements))
+		single.Steps = ceilDiv(a.length, single.Threads)
+	}
+	single.Steps, single.Rows = bucket(max(single.Steps, 1)), 1
+	if single != all[0] && single.capacity() >= a.length { // needs nothing to be known of sizes
+		all = append(all, single)
+	}
+	return a.attempts.First(all, all[len(all)-1])
+}
+
+// fit returns the parameters with the fewest threads a row that have room for the rows.
+func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params, bool) {
+	length := max(a.length, 1)
+	p := Params{Vector: min(a.space.Cheapest(a.kept, 1).Elements, length), Price: price}
+	for p.Vector > 1 && p.Vector*2 > length {
+		p.Vector /= 2
+	}
+	vectors, h := ceilDiv(length, p.Vector), a.facts.held[p.holding()]
+	p.Threads = 1
+	for p.Threads < min(warp, vectors) && (p.Threads < 8 || 4*p.Threads <= vectors) {
+		p.Threads *= 2
+	}
+	for ; p.Threads <= int64(device.Threads); p.Threads *= 2 {
+		p.Steps = bucket(ceilDiv(vectors, p.Threads))
+		most := int64(fewElements)
+		if p.Threads == warp && length <= shortRow || p.Threads*2 > int64(device.Threads)/2 {
+			most = mostElements
+		}
+		e := p.Steps * p.Vector
+		if most = max(most/max(h.registers, 1), p.Vector); e > most || p.capacity() < length {
+			continue
+		}
+		if a.registersOf(p) > min(mostRegisters, registers/max(p.Threads, block)) {
+			continue
+		}
+		p.Rows = a.rowsOf(p, device)
+		return p, true
+	}
+	return p, false
+}
+
+// registersOf estimates the registers of a thread.
+func (a *analysis) registersOf(p Params) int64 {
+	return baseRegisters + p.Steps*p.Vector*max(a.facts.held[p.holding()].registers, 1)
+}
+
+// isRoomy reports whether what p holds costs no threads that would hide the time that
+// memory takes.
+func (a *analysis) isRoomy(p Params) bool { return a.registersOf(p) <= 80 }
+
+// rowsOf returns the rows of a block: enough for a block of threads, if there are blocks
+// enough then.
+func (a *analysis) rowsOf(p Params, device scheduler.Device) int64 {
+	threads := int64(block)
+	if p.Threads < warp {
+		threads = smallRows
+	}
+	rows := max(threads/p.Threads, 1)
+	for rows > 1 && ceilDiv(a.rows, rows) < int64(device.Processors) && (rows/2)*p.Threads >= warp {
+		rows /= 2
+	}
+	return rows
+}
+
+func ceilDiv(n, d int64) int64 { return (n + d - 1) / d }

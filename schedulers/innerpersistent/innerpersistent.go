@@ -1,0 +1,257 @@
+// Package innerpersistent schedules segments that reduce rows along their innermost
+// dimensions and need the elements of the rows again: softmax, layer norm, and what is
+// computed backward of those along rows.
+//
+// Its central type is [Params]. All threads of a row have the same number of elements of
+// it in registers, in steps of a vector each; loops over them have constant extents, which
+// a row must not exceed ([schedule.Scheduled.SplitWhole]), so that a kernel serves rows of
+// many lengths and any number of them. Threads of a row exchange what they reduce within a
+// warp or a block. What is held between the phases of a row is found by package persistence.
+// Means and variances are computed in two passes over what is held.
+//
+// Rows that do not fit in the registers of a block are refused.
+package innerpersistent
+
+import (
+	"fmt"
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/schedulers/persistence"
+	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/space"
+)
+
+// Params are the choices for a segment.
+type Params struct {
+	Vector  int64             // elements of a step
+	Steps   int64             // of a thread along its row
+	Threads int64             // of a row
+	Rows    int64             // of a block
+	Price   persistence.Price // of what is held
+}
+
+func (p Params) String() string {
+	return fmt.Sprintf("inner persistent: %d rows a block, %d threads a row, %d steps of %d elements each, a held byte at %d", p.Rows, p.Threads, p.Steps, p.Vector, p.Price)
+}
+
+// Width is that of [scheduler.Vectorized].
+func (p Params) Width() int64 { return p.Vector }
+
+// holding is what p's plan of what is held depends on.
+func (p Params) holding() holding { return holding{p.Price, p.Vector > 1} }
+
+// capacity is how many elements a row may have.
+func (p Params) capacity() int64 { return p.Threads * p.Steps * p.Vector }
+
+// Scheduler is the scheduler of this package.
+type Scheduler struct{}
+
+const name = "inner persistent"
+
+func (Scheduler) Name() string { return name }
+
+func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Refusal {
+	_, err := analyse(g).choose(device)
+	return scheduler.RefusalsOf(name, err)
+}
+
+func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
+	chosen, _ := analyse(g).choose(device)
+	var all []scheduler.Params
+	for _, p := range chosen {
+		all = append(all, p)
+	}
+	return all
+}
+
+// Recipe is that of [scheduler.Scheduler].
+func (Scheduler) Recipe(g *scheduler.Segment, params scheduler.Params) string {
+	a := analyse(g)
+	if a.err != nil {
+		return a.err.Error()
+	}
+	return a.recipe(params.(Params))
+}
+
+func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
+	a, p := analyse(g), params.(Params)
+	if a.err != nil {
+		return nil, a.err
+	}
+	if p.Vector < 1 || p.Steps < 1 || p.Threads < 1 || p.Rows < 1 || p.Price < 1 {
+		return nil, core.InvalidArgumentf("schedule(): %v is not possible: all are positive", p)
+	}
+	return a.attempts.Take(p)
+}
+
+// An analysis is what is found out about a segment when it is accepted.
+type analysis struct {
+	g        *scheduler.Segment
+	facts    facts
+	space    *space.Space
+	kept     int   // places of the space that are outside of the rows
+	length   int64 // of a row
+	rows     int64
+	attempts scheduler.Attempts[Params]
+	err      error // why it is not accepted
+}
+
+// Facts are what is known of a fusion, whatever the sizes.
+type facts struct {
+	reference core.ValID // the first reduction
+	held      map[holding]held
+	err       error
+}
+
+// A holding is what a plan of what is held depends on.
+type holding struct {
+	price    persistence.Price
+	isPacked bool
+}
+
+// Held is what is kept for each element of a row from one phase to another.
+type held struct{ bytes, registers int64 }
+
+// prices are those that are tried, the lowest first.
+var prices = []persistence.Price{persistence.Free, persistence.Fair, persistence.Tight}
+
+// analyse returns the analysis of g, made once.
+func analyse(g *scheduler.Segment) *analysis {
+	return scheduler.Remember(g, Scheduler{}, func() *analysis {
+		a := &analysis{g: g}
+		a.attempts = scheduler.Attempts[Params]{Segment: g, Recipe: a.recipe, Build: a.build}
+		a.facts = scheduler.Recall(g, Scheduler{}, func() facts { return find(g) })
+		if a.err = a.facts.err; a.err == nil {
+			a.err = a.measure()
+		}
+		return a
+	})
+}
+
+// find returns the facts of the fusion of g.
+func find(g *scheduler.Segment) (x facts) {
+	f := g.Fusion
+	refuse := func(rule string, v core.ValID, format string, args ...any) facts {
+		return facts{err: &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, rule, v, format, args...)}}}
+	}
+	refusals := scheduler.CheckClasses(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction })
+	if len(refusals) == 0 {
+		refusals = scheduler.CheckSegment(f, name)
+	}
+	if len(refusals) > 0 {
+		return facts{err: &scheduler.Refusals{List: refusals}}
+	}
+	s := schedule.New(f)
+	if err := twoPass(s, nil); err != nil {
+		return facts{err: err}
+	}
+	phases, err := persistence.Sort(s)
+	switch {
+	case err != nil:
+		return facts{err: err}
+	case len(phases.Reductions) == 0:
+		return refuse("operation", core.NoVal, "nothing is reduced")
+	case phases.Last == 0:
+		return refuse("persistence", core.NoVal, "no element is needed after its row is reduced")
+	}
+	for _, v := range phases.Reductions {
+		if e := s.Fusion().Expr(s.Fusion().Val(v).Def); core.MergeOp(e.Op) == nil {
+			return refuse("operation", v, "%s is the result of %s(), which cannot be computed in steps", f.Name(v), e.Called.Name)
+		}
+	}
+	x.reference = reductions(f)[0]
+	switch u, err := g.Uncovered(x.reference); {
+	case err != nil:
+		return facts{err: err}
+	case u != core.NoVal:
+		return refuse("reference", u, "%s has dimensions that are not those of the rows that are reduced to %s", f.Name(u), f.Name(x.reference))
+	}
+	x.held = map[holding]held{}
+	for _, price := range prices {
+		for _, isPacked := range []bool{false, true} {
+			plan := phases.Choose(price, isPacked)
+			x.held[holding{price, isPacked}] = held{plan.Bytes, plan.Registers}
+		}
+	}
+	return x
+}
+
+// reductions returns the first result of each reduction of f, in order.
+func reductions(f *core.Fusion) []core.ValID {
+	var all []core.ValID
+	for _, id := range f.Order() {
+		if e := f.Expr(id); e.Op.Class == core.Reduction {
+			all = append(all, e.Out[0])
+		}
+	}
+	return all
+}
+
+// twoPass lets s compute means and variances in two passes. sums, if any, gets what is
+// summed instead, by mean.
+func twoPass(s *schedule.Scheduled, sums *map[core.ValID]core.ValID) error {
+	return s.Rewrite(func(f *core.Fusion) error {
+		instead, err := f.TwoPassWelford()
+		if sums != nil {
+			*sums = instead
+		}
+		return err
+	})
+}
+
+// measure finds how the rows lie in memory, which must be the innermost dimensions.
+func (a *analysis) measure() (err error) {
+	if a.space, err = space.New(a.g, a.facts.reference); err != nil {
+		return err
+	}
+	f := a.g.Fusion
+	axes := f.Val(a.facts.reference).Domain.Logical
+	a.length, a.rows, a.kept = 1, 1, len(axes)
+	inside := core.NoAxis
+	for k, d := range slices.Backward(a.space.Order) {
+		n, isReduced := a.space.Extents[k], f.Axis(axes[d]).Kind == core.Reduce
+		switch {
+		case n == 1:
+		case !isReduced:
+			inside = axes[d]
+		case inside != core.NoAxis:
+			return &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "outer reduction", a.facts.reference,
+				"%s is reduced along dimensions outside of dimension %d in memory", f.Name(a.facts.reference), slices.Index(axes, inside))}}
+		default:
+			a.kept = k
+		}
+		if isReduced {
+			a.length *= n
+		} else {
+			a.rows *= n
+		}
+	}
+	return nil
+}
+
+// order returns the dimensions of the reference, those that are kept first.
+func (a *analysis) order() (order []int, kept int) {
+	f := a.g.Fusion
+	axes := f.Val(a.facts.reference).Domain.Logical
+	for _, isReduced := range []bool{false, true} {
+		for _, d := range a.space.Order {
+			if f.Axis(axes[d]).Kind == core.Reduce == isReduced {
+				order = append(order, d)
+			}
+		}
+		if !isReduced {
+			kept = len(order)
+		}
+	}
+	return order, kept
+}
+
+// recipe has p and what build reads of the segment.
+func (a *analysis) recipe(p Params) string {
+	order, kept := a.order()
+	return fmt.Sprint(p, order, kept, a.pitch(p.Vector).Widths)
+}
+
+func (a *analysis) pitch(elements int64) space.Pitch { return a.space.PitchOf(a.kept, elements, 1) }

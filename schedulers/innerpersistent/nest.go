@@ -1,0 +1,108 @@
+package innerpersistent
+
+import (
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/schedulers/persistence"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+func (a *analysis) build(p Params) (*schedule.Scheduled, error) {
+	return scheduler.Build(a.g.Fusion, func(s *schedule.Scheduled) error { return a.schedule(s, p) })
+}
+
+func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
+	var sums map[core.ValID]core.ValID
+	if err := twoPass(s, &sums); err != nil {
+		return err
+	}
+	instead, err := scheduler.CacheOutputs(s)
+	if err != nil {
+		return err
+	}
+	phases, err := persistence.Sort(s)
+	if err != nil {
+		return err
+	}
+	if err := phases.Choose(p.Price, p.holding().isPacked).Apply(); err != nil {
+		return err
+	}
+	reference := a.facts.reference
+	for _, names := range []map[core.ValID]core.ValID{sums, instead} {
+		if v, ok := names[reference]; ok {
+			reference = v
+		}
+	}
+	if err := a.loops(s, reference, p); err != nil {
+		return err
+	}
+	if err := scheduler.Spread(s, name, reference); err != nil {
+		return err
+	}
+	if err := s.ParallelizeLike(reference, -1, phases.Reductions, nil); err != nil {
+		return err
+	}
+	for _, v := range phases.Reductions {
+		partial, err := a.steps(s, v)
+		if err != nil {
+			return err
+		}
+		if v == reference {
+			reference = partial
+		}
+	}
+	if err := a.space.Vectorize(s, a.pitch(p.Vector)); err != nil {
+		return err
+	}
+	return scheduler.Finish(s, reference)
+}
+
+// loops gives the reduction v loops: blocks of rows, rows, an axis of one element, steps
+// of a thread, threads, and elements of a step. What is 1 of rows and elements is left out.
+func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
+	order, kept := a.order()
+	moves := map[int]int{}
+	for k, d := range order {
+		moves[d] = k
+	}
+	n := scheduler.Nest{Schedule: s, Tensor: v}
+	n.Reorder(moves)
+	n.Merge(kept, len(order)-kept)
+	n.Merge(0, kept)
+	if n.Err == nil {
+		n.Err = s.SplitWhole(v, -1, p.capacity())
+	}
+	at := len(s.Loop(v)) - 1
+	n.Split(at, p.Vector, schedule.Serial)
+	n.Split(at, p.Threads, schedule.TIDx)
+	if kept > 0 {
+		n.Split(0, p.Rows, schedule.TIDy)
+		n.Parallelize(0, schedule.BIDx)
+	}
+	return n.Err
+}
+
+// steps lets each thread fold its elements of a row in a tensor of its own, which it
+// returns.
+func (a *analysis) steps(s *schedule.Scheduled, v core.ValID) (core.ValID, error) {
+	f := s.Fusion()
+	var own []int
+	isShared := false
+	for k, x := range s.Loop(v) {
+		switch {
+		case f.Axis(x).Kind != core.Reduce:
+		case s.Parallel(x) == schedule.TIDx:
+			isShared = true
+		default:
+			own = append(own, k)
+		}
+	}
+	if !isShared || len(own) < 2 {
+		return v, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "loops", v, "%s is not reduced along the dimensions of the first reduction", f.Name(v))}}
+	}
+	partial, err := s.RFactor(v, own)
+	if err != nil {
+		return v, err
+	}
+	return partial[0], nil
+}

@@ -1,0 +1,191 @@
+package persistence
+
+import (
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+// Phases sort the tensors of a schedule without loops.
+type Phases struct {
+	s          *schedule.Scheduled
+	f          *core.Fusion
+	m          *schedule.Mapping
+	Reductions []core.ValID // the first result of each, in order
+	Last       int
+	pure       map[core.AxisID]bool // exact classes of which only elements of rows are made
+	touching   map[core.AxisID]bool // those, and what is made of them and of others
+	early      []int                // by tensor: the first phase in which it can be computed
+	at         []int                // the one in which it is
+	isFull     []bool               // it has elements along the row
+	isPost     []bool               // it is made from what is reduced
+}
+
+// Sort returns the phases of s, which has no loops yet.
+//
+// Errors: [schedule.Refused] with the rules mixed rows, for reductions that are not along
+// the same axes, and row element, for what takes single elements of a row; those of
+// [schedule.Map].
+func Sort(s *schedule.Scheduled) (*Phases, error) {
+	m, err := schedule.Map(s)
+	if err != nil {
+		return nil, err
+	}
+	n := s.Fusion().NumVals()
+	p := &Phases{s: s, f: s.Fusion(), m: m, pure: map[core.AxisID]bool{}, touching: map[core.AxisID]bool{},
+		early: make([]int, n), at: make([]int, n), isFull: make([]bool, n), isPost: make([]bool, n)}
+	for _, id := range p.f.Order() {
+		if e := p.f.Expr(id); e.Op.Class == core.Reduction {
+			p.Reductions = append(p.Reductions, e.Out[0])
+		}
+	}
+	if len(p.Reductions) == 0 {
+		return p, nil
+	}
+	p.findRows()
+	if err := p.findEarly(); err != nil {
+		return nil, err
+	}
+	p.findLate()
+	return p, nil
+}
+
+// findRows finds which axes are the rows': those that the first reduction reduces, what
+// they are made of, what is made of them alone, and what is made of them and of others.
+func (p *Phases) findRows() {
+	for _, a := range p.f.Val(p.Reductions[0]).Domain.Logical {
+		if p.f.Axis(a).Kind == core.Reduce {
+			p.pure[p.m.Exact(a)] = true
+		}
+	}
+	classes := func(axes []core.AxisID) []core.AxisID {
+		list := make([]core.AxisID, len(axes))
+		for i, a := range axes {
+			list[i] = p.m.Exact(a)
+		}
+		return list
+	}
+	all := func(list []core.AxisID, set map[core.AxisID]bool) bool {
+		return !slices.ContainsFunc(list, func(a core.AxisID) bool { return !set[a] })
+	}
+	for changed := true; changed; {
+		changed = false
+		mark := func(list []core.AxisID, set map[core.AxisID]bool) {
+			for _, a := range list {
+				changed = changed || !set[a]
+				set[a] = true
+			}
+		}
+		for _, id := range p.m.Transforms() {
+			t := p.f.Transform(id)
+			if t.Kind == core.ResizeAxis {
+				continue
+			}
+			in, out := classes(t.Inputs()), classes(t.Results())
+			if all(in, p.pure) {
+				mark(out, p.pure)
+			}
+			if all(out, p.pure) {
+				mark(in, p.pure)
+			}
+			if t.Kind == core.Split {
+				in, out = out, in
+			}
+			if len(out) == 1 && slices.ContainsFunc(in, func(a core.AxisID) bool { return p.pure[a] || p.touching[a] }) {
+				mark(out, p.touching)
+			}
+		}
+	}
+}
+
+func (p *Phases) hasRow(v core.ValID) bool {
+	return slices.ContainsFunc(p.f.Axes(v), func(a core.AxisID) bool {
+		c := p.m.Exact(a)
+		return p.f.Axis(a).Kind != core.Broadcast && (p.pure[c] || p.touching[c])
+	})
+}
+
+// findEarly goes from what is read to what is made of it.
+func (p *Phases) findEarly() error {
+	for _, v := range p.f.Inputs() {
+		p.isFull[v] = p.f.Val(v).Tensor && p.hasRow(v)
+	}
+	for _, id := range p.f.Order() {
+		e := p.f.Expr(id)
+		v := e.Out[0]
+		isFull, isPost, phase, readsRow := p.hasRow(v), e.Op.Class == core.Reduction, 0, core.NoVal
+		for _, u := range p.f.TensorArgs(e) {
+			isPost = isPost || p.isPost[u]
+			after := p.early[u]
+			if isFull && !p.isFull[u] && p.isPost[u] {
+				after++
+			}
+			phase = max(phase, after)
+			if p.isFull[u] {
+				readsRow = u
+			}
+		}
+		switch isReduction := e.Op.Class == core.Reduction; {
+		case isReduction && (isFull || slices.ContainsFunc(p.f.Val(v).Domain.Logical, func(a core.AxisID) bool {
+			return p.f.Axis(a).Kind == core.Reduce && !p.pure[p.m.Exact(a)]
+		})):
+			return p.refuse("mixed rows", v, "%s is reduced along other dimensions than %s", p.f.Name(v), p.f.Name(p.Reductions[0]))
+		case !isReduction && !isFull && readsRow != core.NoVal:
+			return p.refuse("row element", v, "%s, the result of %s(), has single elements of the rows of %s", p.f.Name(v), e.Called.Name, p.f.Name(readsRow))
+		}
+		for _, w := range e.Out {
+			p.early[w], p.at[w], p.isFull[w], p.isPost[w] = phase, phase, isFull, isPost
+		}
+		p.Last = max(p.Last, phase)
+	}
+	return nil
+}
+
+// findLate puts what later phases alone read there.
+func (p *Phases) findLate() {
+	first := make([]int, len(p.at)) // phase of the first reader
+	for v := range first {
+		first[v] = p.Last + 1
+	}
+	isOutput := map[core.ValID]bool{}
+	for _, o := range p.f.Outputs() {
+		isOutput[o.Val] = true
+	}
+	for _, id := range slices.Backward(p.f.Order()) {
+		e := p.f.Expr(id)
+		at := p.Last + 1
+		for _, v := range e.Out {
+			if isOutput[v] {
+				at = p.early[v]
+			}
+			at = min(at, first[v])
+		}
+		if at > p.Last || !p.isFull[e.Out[0]] {
+			at = p.early[e.Out[0]]
+		}
+		for _, v := range e.Out {
+			p.at[v] = at
+		}
+		for _, u := range p.f.TensorArgs(e) {
+			first[u] = min(first[u], at)
+		}
+	}
+	for _, v := range p.f.Inputs() {
+		if first[v] <= p.Last {
+			p.at[v] = first[v]
+		}
+	}
+}
+
+// IsFull reports whether v has elements along the row.
+func (p *Phases) IsFull(v core.ValID) bool { return p.isFull[v] }
+
+// IsPersistent reports whether some tensor with elements along the row is read in a later
+// phase than the one that it can first be computed in, or loaded.
+func (p *Phases) IsPersistent() bool { return p.Last > 0 }
+
+func (p *Phases) refuse(rule string, v core.ValID, format string, args ...any) error {
+	return &schedule.Refused{Refusal: scheduler.Refuse(p.f, "persistence", rule, v, format, args...)}
+}
