@@ -94,7 +94,8 @@ def measure_rows(arguments: argparse.Namespace) -> dict:
     """What measure_row gives, by the name of the row; each is printed as it comes."""
     driver, cache = Driver(), Cache()
     own = Handwritten(KERNELS, driver)
-    hand = Handwritten(arguments.handwritten, driver) if arguments.handwritten else None
+    wanted = {row.name for row in chosen(arguments)}
+    hand = Handwritten(arguments.handwritten, driver, wanted) if arguments.handwritten else None
     head = [OURS, *PEERS, *COPIES, "by hand"]
     print(f"{'us, dirty/clean':30}" + "".join(f"{x:>15}" for x in head) + "  % copy, A/A %")
     out = {}

@@ -1,5 +1,6 @@
 """The benchmark on a GPU, as far as it goes without one: its rows are right, its statistics, thresholds and tables."""
 
+import ctypes
 import importlib.util
 import json
 import math
@@ -406,16 +407,62 @@ def test_manifests(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"pointwise\.cu does not exist"):
         handwritten.manifest(tmp_path)
     (tmp_path / "pointwise.cu").touch()
+    assert {x.row for x in handwritten.manifest(tmp_path, {"silu * mul bf16", "relu bf16"})} == {"silu * mul bf16"}
+    for name in ("softmax", "reduce", "norm", "lnbwd", "bn"):
+        (tmp_path / f"{name}.cu").touch()
     kernels = handwritten.manifest(tmp_path)
-    assert kernels
+    assert len({(x.row, x.name) for x in kernels}) == len(kernels)
     for kernel in kernels:
         row = BY_NAME[kernel.row]
-        assert all(handwritten.evaluate(x, row.sizes) > 0 for x in kernel.grid)
-        for x in kernel.arguments:
-            kind, _, expression = x.partition(" ")
-            assert kind in ("in0", "in1", "out0") or handwritten.evaluate(expression, row.sizes) >= 0
+        outputs = 3 if "layer norm backward" in row.name else 1
+        known = {f"in{i}" for i in range(len(row.inputs))} | {f"out{i}" for i in range(outputs)}
+        known |= {f"scratch{i}" for i in range(len(kernel.scratch))}
+        used = set()
+        assert all(handwritten.evaluate(x.partition(" ")[2], row.sizes) > 0 for x in kernel.scratch)
+        for launch in kernel.launches:
+            assert all(handwritten.evaluate(x, row.sizes) > 0 for x in launch.grid)
+            assert 0 <= handwritten.evaluate(launch.shared, row.sizes) <= 227 << 10
+            for x in launch.arguments:
+                used.add(x)
+                kind, _, expression = x.partition(" ")
+                assert kind in known or handwritten.evaluate(expression, row.sizes) >= 0
+        assert used >= {x for x in known if not x.startswith("in")}
     (tmp_path / "manifest.json").write_text('{"kernels": []}')
     assert handwritten.manifest(tmp_path) == []
+
+
+def test_launches_of_a_kernel_by_hand():
+    """With memory of the host and a driver that notes what it is given."""
+    launched = []
+
+    class Notes:
+        def launcher(self, function, grid, launch, shared, values):
+            return lambda: launched.append((function, grid, launch.dependent, shared, [x.value for x in values]))
+
+    entries = json.loads((handwritten.KERNELS / "default.json").read_text())["kernels"]
+    kernel = next(handwritten.Kernel.of(x) for x in entries if x["row"] == "outer sum bf16 32768x4096")
+    hand = object.__new__(handwritten.Handwritten)
+    hand._driver, hand._kernels = Notes(), [kernel]
+    hand._functions = {x.kernel: x.kernel for x in kernel.launches}
+    x, out = torch.ones(64, 64), torch.ones(64)
+    ((name, call),) = hand.calls(kernel.row, {"M": 64, "N": 64}, [x], [out]).items()
+    call()
+    first, second = launched
+    assert name == kernel.name
+    assert first[:4] == ("osum_l32_b16_u8_s1", [0, 8], False, 0)
+    assert second[:4] == ("osum_fin", [2], True, 0)
+    assert first[4][0] == x.data_ptr()
+    assert first[4][4] == second[4][0]  # the partial sums
+    assert second[4][1:] == [8, 64, out.data_ptr()]
+
+
+def test_structures_of_a_launch():
+    made = handwritten.configuration([3, 2], 128, 64, None, [handwritten.COOPERATIVE])
+    assert (made.gx, made.gy, made.gz, made.bx, made.shared, made.count) == (3, 2, 1, 128, 64, 1)
+    assert (made.attributes[0].id, made.attributes[0].value) == (2, 1)
+    assert ctypes.sizeof(handwritten.Attribute) == 72
+    assert ctypes.sizeof(handwritten.Configuration) == 56
+    assert handwritten.Configuration.stream.offset == 32
 
 
 def gpu_program(*arguments):
