@@ -56,13 +56,13 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
   (void)module;
   nvf_error error = {0};
   nvf_executor handle;
-  if (!alive() || !check_count("executor", nargs, 1, 4)) return NULL;
+  if (!alive() || !check_count("executor", nargs, 1, 5)) return NULL;
   long candidate = nargs >= 2 && args[1] != Py_None ? PyLong_AsLong(args[1]) : -1;
   if (candidate == -1 && PyErr_Occurred()) return NULL;
   if (candidate < -1 || candidate > INT32_MAX) return PyErr_Format(PyExc_ValueError, "executor(): candidate is %ld; it is counted from 0", candidate);
   if (!PyObject_TypeCheck(args[0], fusion_type)) return PyErr_Format(PyExc_TypeError, "executor() takes a Fusion, got %R", args[0]);
-  int serial = nargs == 4 ? PyObject_IsTrue(args[3]) : 0;
-  if (serial < 0) return NULL;
+  int serial = nargs >= 4 ? PyObject_IsTrue(args[3]) : 0, apart = nargs >= 5 ? PyObject_IsTrue(args[4]) : 0;
+  if (serial < 0 || apart < 0) return NULL;
   FusionObject *fusion = (FusionObject *)args[0];
   int64_t num_exprs;
   if (!fact_of(fusion, NVFI_NUM_EXPRS, 0, &num_exprs)) return NULL;
@@ -73,7 +73,7 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
   Py_END_ALLOW_THREADS;
   if (!check(status, &error)) return NULL;
   if ((candidate >= 0 && !check(nvf_executor_simulate(handle, (int32_t)candidate, &error), &error)) ||
-      (serial && !check(nvfi_compile_serially(handle, &error), &error))) {
+      !check(nvfi_plan_so(handle, serial, apart, &error), &error)) {
     nvf_executor_destroy(handle);
     return NULL;
   }

@@ -97,8 +97,9 @@ int nvfi_first_shown(nvf_executor executor, const nvf_input *inputs, int32_t num
 /* Whether a call with inputs like these compiles nothing, into *is. */
 int nvfi_is_compiled(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t *is, nvf_error *error);
 
-/* Has the kernels of later plans made one after another instead of side by side. */
-int nvfi_compile_serially(nvf_executor executor, nvf_error *error);
+/* How later plans are made: with serial their kernels one after another instead of side by
+ * side, with apart so that no kernel starts before the one before it has ended. */
+int nvfi_plan_so(nvf_executor executor, int32_t serial, int32_t apart, nvf_error *error);
 
 /* A plan, in plan.h. */
 typedef struct nvfi_plan nvfi_plan;

@@ -77,9 +77,10 @@ static PyMethodDef functions[] = {
                "device) makes the callable of a call of torch; see nvfuser_go.torch_calls.\n"
                "Takes what else is needed from torch, which must be imported.")},
     {"executor", FAST(make_executor),
-     PyDoc_STR("executor(fusion, candidate=None, aliased=None, serial=False) -> Executor\n\nCompletes the fusion and gives what runs it: simulated GPU kernels by one of\n"
+     PyDoc_STR("executor(fusion, candidate=None, aliased=None, serial=False, apart=False) -> Executor\n\nCompletes the fusion and gives what runs it: simulated GPU kernels by one of\n"
                "the schedules that there are for them, counted around from 0, if candidate is given. Equal fusions share their\n"
-               "programs. aliased is handed on to the hook prepare. With serial kernels are compiled one after another.")},
+               "programs. aliased is handed on to the hook prepare. With serial kernels are compiled one after another;\n"
+               "with apart none starts before the one before it has ended.")},
     {"schedulers", FAST(schedulers), PyDoc_STR("schedulers() -> list[str]\n\nThe names of the schedulers, in order of preference.")},
     {"ask_scheduler", FAST(ask_scheduler),
      PyDoc_STR("ask_scheduler(fusion, request, name, inputs, params) -> str\n\n"

@@ -13,6 +13,7 @@ type LaunchBlock struct {
 	Cluster     [3]uint32 // blocks of a cluster; zeros: none
 	Shared      uint32    // bytes of dynamic shared memory
 	Cooperative bool      // all blocks must be resident together
+	Early       bool      // it may start before the launch before it ends, as that allows: its kernel waits for it
 
 	Arguments []byte  // the parameter structure, zero where a patch goes
 	Patches   []Patch // by offset

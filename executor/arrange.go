@@ -51,7 +51,7 @@ func (a *assembly) arrange() {
 
 // setPhases makes the phases that phase tells, by step.
 func (a *assembly) setPhases(phase []int) {
-	d, call := a.p.Device, 0
+	d, call, launch := a.p.Device, 0, 0
 	d.Phases = nil
 	for i, s := range a.steps {
 		if phase[i] == len(d.Phases) {
@@ -59,7 +59,11 @@ func (a *assembly) setPhases(phase []int) {
 		}
 		p := &d.Phases[phase[i]]
 		if !s.isCall {
+			if p.Launches == 0 { // what is before it is not ours, or sets memory to zero
+				d.Launches[launch].Early = false
+			}
 			p.Launches++
+			launch++
 			continue
 		}
 		p.Call = call

@@ -23,6 +23,9 @@ type task struct {
 	aligned []int   // addresses of inputs, in bytes
 	outputs []OutputDescription
 
+	follows bool // it reads what the kernel before it computes, and may start before that ends
+	leads   bool // the kernel after it may start before it ends
+
 	// What is known of schedulers: what the one that takes it was asked about, and what
 	// others said before.
 	asked     *scheduler.Segment
@@ -38,6 +41,7 @@ const maxRounds = 100
 //
 // Errors: those of all pieces that fail for other reasons, together.
 func (a *assembly) compile(round int) (again bool, err error) {
+	a.overlap()
 	distinct, first := a.distinct()
 	failed := make([]error, len(distinct))
 	workers.each(len(distinct), a.options.atOnce(), func(i int) {
@@ -103,6 +107,9 @@ func (a *assembly) kind(x *piece) string {
 	}
 	if a.options.RandomInMemory {
 		fmt.Fprintln(&b, x.Draw)
+	}
+	if x.task.follows || x.task.leads {
+		fmt.Fprintln(&b, x.task.follows, x.task.leads)
 	}
 	return b.String()
 }
@@ -193,8 +200,8 @@ func (a *assembly) load(c *compiled, made *loadedKernel, draw int) error {
 		l.Function, c.key = made.launch.Function, made.key
 		return nil
 	}
-	o := cuda.Options{Arch: c.arch, RandomInMemory: a.options.RandomInMemory}
-	if o.RandomInMemory {
+	o := c.printed(c.arch)
+	if o.RandomInMemory = a.options.RandomInMemory; o.RandomInMemory {
 		o.Drawn = drawn(draw)
 	}
 	source, err := cuda.Print(c.kernel, o)
@@ -207,6 +214,15 @@ func (a *assembly) load(c *compiled, made *loadedKernel, draw int) error {
 		a.unkept.Store(true)
 	}
 	return err
+}
+
+// printed returns the options of the text of c for a compute capability.
+func (c *compiled) printed(arch int) cuda.Options {
+	o := cuda.Options{Arch: arch}
+	if c.task != nil && arch >= 10*overlapMajor { // nil: it is looked at without inputs
+		o.Follows, o.Leads = c.follows, c.leads
+	}
+	return o
 }
 
 // drawn is how many numbers the random operations before place draw.

@@ -106,6 +106,9 @@ func (d *DeviceProgram) showLaunch(b *strings.Builder, i int, m *made) {
 	if l.Shared > 0 {
 		fmt.Fprintf(b, ", %d bytes of shared memory", l.Shared)
 	}
+	if l.Early {
+		b.WriteString(", starts before the one before it ends")
+	}
 	b.WriteString("\n")
 	if m == nil {
 		return

@@ -118,6 +118,7 @@ func (a *assembly) add(x *piece, t *task, c *compiled, in, out func(int) memory)
 		return err
 	}
 	block := c.launch
+	block.Early = t.follows && !block.Cooperative
 	if err := a.arguments(x, h, &block, in, out); err != nil {
 		return err
 	}

@@ -148,6 +148,9 @@ type Options struct {
 	// the caller makes them, as [OutputDescription].View says. Without it they are copies.
 	Views bool
 
+	// Apart has no kernel start before the one before it on the stream has ended.
+	Apart bool
+
 	onlyKept bool // nothing is compiled
 }
 
@@ -236,6 +239,9 @@ func (e *Executor) AppendKey(key []byte, inputs []Input, o Options) []byte {
 	}
 	if o.Simulate {
 		key = append(key, 'S')
+	}
+	if o.Apart {
+		key = append(key, 'A')
 	}
 	if o.Views && len(e.views) > 0 {
 		key = append(key, 'V')

@@ -67,6 +67,7 @@ func encodeLaunch(b *flatbuffers.Builder, l *cudadrv.LaunchBlock, f *functionKey
 	planfile.LaunchAddCooperative(b, l.Cooperative)
 	planfile.LaunchAddArguments(b, arguments)
 	planfile.LaunchAddPatches(b, patches)
+	planfile.LaunchAddEarly(b, l.Early)
 	return planfile.LaunchEnd(b)
 }
 
@@ -209,7 +210,7 @@ func readNumbers[T ~int | ~int32](r *reader, at func(int) int32, n int) (list []
 func (r *reader) launch(x *planfile.Launch) (cudadrv.LaunchBlock, keptText) {
 	size := func(s *planfile.Size) [3]uint32 { return [3]uint32{s.X(), s.Y(), s.Z()} }
 	l := cudadrv.LaunchBlock{Function: cudadrv.Function{Name: r.text(x.Name())}, Grid: size(x.Grid(nil)), Block: size(x.Block(nil)), Cluster: size(x.Cluster(nil)),
-		Shared: x.Shared(), Cooperative: x.Cooperative(), Arguments: x.ArgumentsBytes()}
+		Shared: x.Shared(), Cooperative: x.Cooperative(), Early: x.Early(), Arguments: x.ArgumentsBytes()}
 	l.Patches = tables(r, x.Patches, x.PatchesLength(), func(p *planfile.Patch) cudadrv.Patch {
 		return cudadrv.Patch{Offset: int(p.Offset()), Size: int(p.Size()), Value: cudadrv.ValueKind(min(p.Value(), 255)), Index: int(p.Index()), Add: p.Add()}
 	})

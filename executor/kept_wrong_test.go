@@ -134,9 +134,9 @@ func TestKeptByAnother(t *testing.T) {
 	folder := keptFolder(t)
 	inputs := []executor.Input{vector(0x1000, 1000)}
 	want := newProcess(h100s(1), folder).plan(t, reluText, inputs, executor.Options{})
-	for _, version := range []string{"NVFP", "NVP1", "NVP3", "\x00\x00\x00\x00"} {
+	for _, version := range []string{"NVFP", "NVP2", "NVP4", "\x00\x00\x00\x00"} {
 		p := &altered{process: newProcess(h100s(1), folder), alter: func(b []byte) []byte {
-			require.Equal(t, "NVP2", string(b[4:8]))
+			require.Equal(t, "NVP3", string(b[4:8]))
 			copy(b[4:8], version)
 			return b
 		}}

@@ -190,7 +190,7 @@ func TestPlansShareKernels(t *testing.T) {
 	}
 	t.Logf("%d kernels, %d at once", len(texts), most.Load())
 	require.LessOrEqual(t, most.Load(), int64(3))
-	require.Equal(t, len(names), len(texts))
+	require.Equal(t, 2*len(names), len(texts)) // one that is the first of a plan does not wait for another
 	done, asked := executor.Compiling()
 	require.Zero(t, done)
 	require.Zero(t, asked)

@@ -131,6 +131,12 @@ func (a *assembly) kernelKey(c *compiled, g *scheduler.Segment, recipe string, d
 	if a.options.RandomInMemory {
 		key = binary.AppendVarint(append(key, 'R'), int64(draw))
 	}
+	if c.follows {
+		key = append(key, 'F')
+	}
+	if c.leads {
+		key = append(key, 'L')
+	}
 	return string(key)
 }
 

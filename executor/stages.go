@@ -126,7 +126,7 @@ func ofSource(text func(cuda.Source) string) func(*part, []string) (string, erro
 			}
 			arch = n
 		}
-		source, err := cuda.Print(p.c.kernel, cuda.Options{Arch: arch})
+		source, err := cuda.Print(p.c.kernel, p.c.printed(arch))
 		return text(source), err
 	}
 }

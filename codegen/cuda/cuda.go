@@ -37,6 +37,11 @@ type Options struct {
 	RandomInMemory bool
 	// Drawn is added to an offset in memory.
 	Drawn uint64
+	// Follows says that the kernel may be started before those that it reads the results
+	// of have ended, as from 90 on: it begins with waiting for them.
+	Follows bool
+	// Leads says that it lets such a kernel start as soon as all its own blocks run.
+	Leads bool
 }
 
 // A Source is the text of kernels.

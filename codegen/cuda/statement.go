@@ -20,6 +20,7 @@ func (p *printer) kernel() {
 	}
 	p.line("extern \"C\" __global__ void %s%s%s(%s) {", p.cluster(), p.launchBounds(), p.name, parameter)
 	p.depth++
+	p.launchOrder()
 	p.positions()
 	p.block(p.k.Body)
 	p.depth--
@@ -72,6 +73,30 @@ func (p *printer) cluster() string {
 		p.unsupported("clusters before compute capability 9.0")
 	}
 	return fmt.Sprintf("__cluster_dims__(%d, %d, %d) ", max(c[0], 1), max(c[1], 1), max(c[2], 1))
+}
+
+// launchOrder waits for kernels before, and lets the next one start. It does so in this
+// order, so that a kernel that starts early finds no other kernel running than the one
+// that let it start, which has read all that the kernels before it wrote.
+func (p *printer) launchOrder() {
+	if (p.o.Follows || p.o.Leads) && p.o.Arch < 90 {
+		p.unsupported("launches that overlap before compute capability 9.0")
+	}
+	if p.o.Follows {
+		p.need("waitForKernels")
+		p.line("waitForKernels();")
+	}
+	if p.o.Leads {
+		p.need("startNextKernel")
+		p.line("startNextKernel();")
+	}
+}
+
+// isConstant reports whether loads of b may take the path of what no thread writes from
+// the start of the kernel to its end. A kernel that waits for others starts before they
+// have written, and a compiler may move such loads to before the wait.
+func (p *printer) isConstant(b *kir.Buffer) bool {
+	return b.Space == kir.Global && b.ReadOnly && !p.o.Follows
 }
 
 // launchBounds tells the number of threads if it is constant, else the most
@@ -291,11 +316,11 @@ func (p *printer) move(s *kir.Move) {
 	from, to := &p.k.Buffers[s.Src.Buffer], &p.k.Buffers[s.Dst.Buffer]
 	streaming := s.Cache == kir.CacheStreaming
 	switch {
-	case from.Space == kir.Global && from.ReadOnly && streaming:
+	case p.isConstant(from) && streaming:
 		function = "moveReadOnlyStreaming"
-	case from.Space == kir.Global && from.ReadOnly:
+	case p.isConstant(from):
 		function = "moveReadOnly"
-	case from.Space == kir.Global && streaming:
+	case from.Space == kir.Global && streaming && !p.o.Follows: // it may be moved as well
 		function = "moveStreaming"
 	case to.Space == kir.Global && streaming:
 		function = "storeStreaming"

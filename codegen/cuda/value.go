@@ -164,7 +164,7 @@ func (p *printer) rounded(t dtype.Type, x text) text {
 // C++.
 func (p *printer) loaded(a *kir.Access) (raw text, isBool bool) {
 	b := &p.k.Buffers[a.Buffer]
-	if b.Space == kir.Global && b.ReadOnly {
+	if p.isConstant(b) {
 		p.need("readOnly")
 		return atom("readOnly(&%s)", p.element(a).code), false
 	}

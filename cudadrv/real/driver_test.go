@@ -294,7 +294,14 @@ func TestLaunch(t *testing.T) {
 	block.Arguments, block.Patches = nil, nil
 	require.NoError(t, Driver{}.Launch(block, values, 0))
 	require.Contains(t, r.text(), "attribute 4: 2 1 1\nattribute 2: 1")
+	require.NotContains(t, r.text(), "attribute 6")
 	require.Contains(t, r.text(), "cuLaunchKernelEx(0x3000, (nil))\n", "no parameters")
+
+	r.clear("", 0)
+	block.Early = true
+	require.NoError(t, Driver{}.Launch(block, values, 0))
+	require.Contains(t, r.text(), "attribute 4: 2 1 1\nattribute 2: 1 ")
+	require.Contains(t, r.text(), "\nattribute 6: 1 ")
 
 	block.Patches = []cudadrv.Patch{{Size: 8}}
 	require.Error(t, Driver{}.Launch(block, values, 0))

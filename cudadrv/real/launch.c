@@ -79,7 +79,7 @@ static int start(const struct launch *l, const uint64_t *values, uintptr_t strea
     memcpy(arguments + p->offset, &value, p->size);
   }
   void *parameters[] = {arguments};
-  CUlaunchAttribute attributes[2];
+  CUlaunchAttribute attributes[3];
   unsigned count = 0;
   if (l->cluster[0]) {
     CUlaunchAttribute *a = &attributes[count++];
@@ -92,6 +92,11 @@ static int start(const struct launch *l, const uint64_t *values, uintptr_t strea
     CUlaunchAttribute *a = &attributes[count++];
     a->id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
     a->value.cooperative = 1;
+  }
+  if (l->early) {
+    CUlaunchAttribute *a = &attributes[count++];
+    a->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    a->value.programmaticStreamSerializationAllowed = 1;
   }
   CUlaunchConfig config = {.gridDimX = l->grid[0],
                            .gridDimY = l->grid[1],

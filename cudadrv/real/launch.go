@@ -55,6 +55,9 @@ func NewLaunch(l *cudadrv.LaunchBlock, n cudadrv.ValueCounts) (*Launch, error) {
 	if l.Cooperative {
 		c.cooperative = 1
 	}
+	if l.Early {
+		c.early = 1
+	}
 	c.patches = (*C.struct_launch_patch)(unsafe.Add(memory, patchesAt))
 	c.patches_count = C.uint32_t(len(l.Patches))
 	patches := unsafe.Slice(c.patches, len(l.Patches))

@@ -22,7 +22,7 @@ struct launch {
   uintptr_t function, context; /* CUfunction, CUcontext */
   uint32_t grid[3], block[3], cluster[3]; /* cluster[0] is 0: none */
   uint32_t shared;
-  int32_t cooperative;
+  int32_t cooperative, early;
   uint32_t arguments_size, patches_count;
   const struct launch_patch *patches;
   const uint8_t *arguments;

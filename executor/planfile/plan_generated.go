@@ -311,8 +311,20 @@ func (rcv *Launch) PatchesLength() int {
 	return 0
 }
 
+func (rcv *Launch) Early() bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(24))
+	if o != 0 {
+		return rcv._tab.GetBool(o + rcv._tab.Pos)
+	}
+	return false
+}
+
+func (rcv *Launch) MutateEarly(n bool) bool {
+	return rcv._tab.MutateBoolSlot(24, n)
+}
+
 func LaunchStart(builder *flatbuffers.Builder) {
-	builder.StartObject(10)
+	builder.StartObject(11)
 }
 func LaunchAddText(builder *flatbuffers.Builder, text flatbuffers.UOffsetT) {
 	builder.PrependUOffsetTSlot(0, flatbuffers.UOffsetT(text), 0)
@@ -352,6 +364,9 @@ func LaunchAddPatches(builder *flatbuffers.Builder, patches flatbuffers.UOffsetT
 }
 func LaunchStartPatchesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(24, numElems, 8)
+}
+func LaunchAddEarly(builder *flatbuffers.Builder, early bool) {
+	builder.PrependBoolSlot(10, early, false)
 }
 func LaunchEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()
@@ -1743,7 +1758,7 @@ type Plan struct {
 	_tab flatbuffers.Table
 }
 
-const PlanIdentifier = "NVP2"
+const PlanIdentifier = "NVP3"
 
 func GetRootAsPlan(buf []byte, offset flatbuffers.UOffsetT) *Plan {
 	n := flatbuffers.GetUOffsetT(buf[offset:])

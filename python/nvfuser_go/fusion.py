@@ -357,8 +357,9 @@ class FusionExecutorCache:
             for i, x in enumerate(inputs)
             if _same(x, alias)
         )
-        # By the schedule that they simulate, if they do, and whether they compile one kernel after another.
-        self._executors: dict[tuple[int | None, bool], _C.Executor] = {}
+        # By the schedule that they simulate, if they do, whether they compile one kernel after another, and whether
+        # none starts before the one before it has ended.
+        self._executors: dict[tuple[int | None, bool, bool], _C.Executor] = {}
         self._executor = self._executor_that(given)
 
     def execute(
@@ -382,10 +383,10 @@ class FusionExecutorCache:
         return executor.execute(inputs, ANY_DEVICE if device is None else device_number(device))
 
     def _executor_that(self, given: options.Options) -> _C.Executor:
-        key = simulates, serial = options.simulated(given), options.serial(given)
+        key = simulates, serial, apart = options.simulated(given), options.serial(given), options.apart(given)
         known = self._executors.get(key)
         if known is None:  # of two threads that make one, both use the first
-            made = _C.executor(self._fusion._core, simulates, self._aliased, serial)
+            made = _C.executor(self._fusion._core, simulates, self._aliased, serial, apart)
             known = self._executors.setdefault(key, made)
         return known
 

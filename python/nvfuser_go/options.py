@@ -62,6 +62,10 @@ STAGES = _stages()
 LEGAL: dict[str, tuple[str, ...]] = {variable: tuple(names.split()) for variable, names in _LEGAL.items()}
 LEGAL["NVFUSER_DUMP"] = tuple(dict.fromkeys((*LEGAL["NVFUSER_DUMP"], *STAGES)))
 
+# An option that nvFuser does not have: kernels that start while those before them end.
+LAUNCH_OVERLAP = "launch_overlap"
+LEGAL["NVFUSER_DISABLE"] = (*LEGAL["NVFUSER_DISABLE"], LAUNCH_OVERLAP)
+
 # What NVFUSER_DUMP does beyond printing stages: writes the stage cuda_full into a file of the folder given.
 CUDA_TO_FILE = "cuda_to_file"
 
@@ -69,7 +73,7 @@ CUDA_TO_FILE = "cuda_to_file"
 EFFECTIVE: dict[str, frozenset[str]] = {
     "NVFUSER_DUMP": frozenset({*STAGES, CUDA_TO_FILE}),
     "NVFUSER_ENABLE": frozenset({"verify", "simulate"}),
-    "NVFUSER_DISABLE": frozenset({"parallel_compile"}),
+    "NVFUSER_DISABLE": frozenset({"parallel_compile", LAUNCH_OVERLAP}),
     "NVFUSER_PROF": frozenset(),
 }
 
@@ -160,6 +164,11 @@ def simulated(given: Options) -> int | None:
 def serial(given: Options) -> bool:
     """Whether kernels are compiled one after another, in the order in which they run, instead of side by side."""
     return "parallel_compile" in given.disable
+
+
+def apart(given: Options) -> bool:
+    """Whether no kernel starts before the one before it has ended."""
+    return LAUNCH_OVERLAP in given.disable
 
 
 def for_call(enable: list[str], disable: list[str]) -> Options:

@@ -53,7 +53,7 @@ def test_kernels_one_after_another():
         x = fd.ops.segment_set(fd.ops.exp(fd.define_tensor([-1], True)))
         fd.add_output(fd.ops.sin(x))
     x = torch.ones(3)
-    for name in ("parallel_compile", "parallel_compile,parallel_compile"):  # without a warning
+    for name in ("parallel_compile", "parallel_compile,parallel_compile", "launch_overlap"):  # without a warning
         (out,) = fd.execute([x], _enable_options=["simulate"], _disable_options=[name])
         assert torch.allclose(out, x.exp().sin())
     assert "sin" in fd.last_cuda_code()

@@ -43,6 +43,22 @@ __device__ inline void gridBarrier(Word* word) {
   __syncthreads();
 }
 
+//@ waitForKernels
+// Waits until the kernels before this one have ended, and sees what they wrote.
+__device__ inline void waitForKernels() {
+#ifdef __CUDA_ARCH__
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+//@ startNextKernel
+// Lets the next kernel of the stream start when all blocks have come here or ended.
+__device__ inline void startNextKernel() {
+#ifdef __CUDA_ARCH__
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 //@ clusterBarrier
 __device__ inline void clusterBarrier() {
 #ifdef __CUDA_ARCH__
