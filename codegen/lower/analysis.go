@@ -98,11 +98,15 @@ func (a *Analysis) tensor(v core.ValID) *tensor {
 	return t
 }
 
+// byTicket reports whether blocks along p combine what they have in the last of
+// them. Those of a cluster send it to each other.
+func byTicket(p schedule.Parallel) bool { return p.IsBlock() && p != schedule.Cluster }
+
 // reducesBlocks reports whether some tensor is reduced across blocks. The fences
 // of that must not be taken for what orders other accesses of the blocks.
 func (a *Analysis) reducesBlocks() bool {
 	for _, t := range a.tensors {
-		if slices.ContainsFunc(t.loop, func(x core.AxisID) bool { return a.isReduced(x) && a.parallel(x).IsBlock() }) {
+		if slices.ContainsFunc(t.loop, func(x core.AxisID) bool { return a.isReduced(x) && byTicket(a.parallel(x)) }) {
 			return true
 		}
 	}

@@ -21,17 +21,19 @@ type meeting struct {
 	list   []*exchange
 	dims   []int // of the block, reduced
 	kept   []int
-	blocks []schedule.Parallel
-	size   [3]int64 // of the block
-	lanes  [3]int64 // of a dimension in a warp, if whole is set
-	stride [3]int64 // in lanes, along a dimension
-	whole  bool     // a warp has the same shape everywhere
+	blocks []schedule.Parallel // of the grid, reduced
+	ranks  int64               // blocks of the cluster that have parts: 1 if it is not reduced
+	size   [3]int64            // of the block
+	lanes  [3]int64            // of a dimension in a warp, if whole is set
+	stride [3]int64            // in lanes, along a dimension
+	whole  bool                // a warp has the same shape everywhere
 }
 
 // combineParts emits what gives every thread of the block the results of the
-// block; of several blocks, the last one to arrive gets those of all.
+// block, or of its cluster; of several blocks of the grid, the last one to arrive
+// gets those of all.
 func (l *lowering) combineParts(list []*exchange) error {
-	m := &meeting{lowering: l, v: l.f.Expr(list[0].id).Out[0], list: list}
+	m := &meeting{lowering: l, v: l.f.Expr(list[0].id).Out[0], list: list, ranks: 1}
 	if err := m.split(list[0].across); err != nil {
 		return err
 	}
@@ -68,9 +70,15 @@ func (m *meeting) split(across []schedule.Parallel) error {
 		stride *= m.lanes[i]
 	}
 	for _, p := range across {
-		if p.IsBlock() {
+		switch {
+		case byTicket(p):
 			m.blocks = append(m.blocks, p)
+		case p == schedule.Cluster:
+			m.ranks, _ = m.t.ConstInt(m.dimension(p).extent)
 		}
+	}
+	if len(m.blocks) > 0 && m.ranks > 1 {
+		return m.refuse("cluster reduction", m.v, "%s is reduced across the blocks of a cluster and across %v: reduce one of the two first by rfactor()", m.f.Name(m.v), m.blocks[0])
 	}
 	return nil
 }
@@ -159,14 +167,17 @@ func (m *meeting) nothing(x *exchange) []kir.ValueID {
 // block gives every thread the combinations of the block.
 func (m *meeting) block() {
 	switch {
-	case len(m.dims) == 0:
+	case len(m.dims) == 0 && m.ranks == 1:
 	case !m.whole:
-		m.unequalWarps()
+		if len(m.dims) > 0 {
+			m.unequalWarps()
+		}
+		m.acrossCluster()
 	default:
 		_, n := m.lane(m.dims)
 		_, rows := m.warps(m.dims)
 		m.butterfly(n)
-		if rows > 1 {
+		if rows*m.ranks > 1 {
 			m.acrossWarps(rows)
 		} else {
 			m.equal(n)
@@ -235,14 +246,20 @@ func (m *meeting) equal(n int64) {
 // warps, in instructions. Beyond it a barrier more costs less.
 const maxReads = 128
 
-// acrossWarps combines what groups of lanes have, in rows warps: the first lane of
-// each writes it to shared memory.
+// acrossWarps combines what groups of lanes have, in rows warps of each block of
+// the cluster: they write it to shared memory.
 func (m *meeting) acrossWarps(rows int64) {
 	lane, lanes := m.lane(m.dims)
 	row, _ := m.warps(m.dims)
 	column, columns := m.linear(m.kept)
-	scratch := m.scratch(rows, columns)
-	m.whenever(m.t.Eq(lane, m.t.Int(0)), func() { m.leave(scratch, row, column, columns) })
+	scratch := m.scratch(rows*m.ranks, columns)
+	if m.ranks > 1 {
+		m.equal(lanes)
+		m.send(scratch, lane, lanes, m.t.Add(m.t.Mul(m.dimension(schedule.Cluster).symbol, m.t.Int(rows)), row), column, columns)
+		rows *= m.ranks
+	} else {
+		m.whenever(m.t.Eq(lane, m.t.Int(0)), func() { m.leave(scratch, row, column, columns) })
+	}
 	var parts int64
 	for _, x := range m.list {
 		parts += x.count * int64(len(x.parts))
@@ -431,9 +448,12 @@ func (m *meeting) scratch(rows, columns int64) map[*exchange]scratch {
 		for _, t := range x.fold.types {
 			id := m.sharedBuffer(m.name("scratch"), t, shape...)
 			s.buffers = append(s.buffers, id)
-			if m.serial != nil {
+			switch {
+			case m.ranks > 1: // other blocks may send as soon as all have started
+				m.starting.Then = append(m.starting.Then, kir.Declare{Buffer: id})
+			case m.serial != nil:
 				m.serial.before.Then = append(m.serial.before.Then, kir.Declare{Buffer: id})
-			} else {
+			default:
 				m.b.Add(kir.Declare{Buffer: id})
 			}
 		}

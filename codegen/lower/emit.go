@@ -12,7 +12,15 @@ import (
 
 // statements is a pass.
 func (l *lowering) statements() error {
-	return l.block(l.m.Tree(), nil)
+	if l.b.Kernel().Launch.Cluster[0] == 1 {
+		return l.block(l.m.Tree(), nil)
+	}
+	l.starting = l.b.If(l.t.Bool(true), func() {}, nil)
+	err := l.block(l.m.Tree(), nil)
+	if len(l.starting.Then) > 0 { // no block sends before all have started
+		l.starting.Then = append(l.starting.Then, kir.Barrier{Scope: kir.ClusterScope})
+	}
+	return err
 }
 
 // flat returns b with, in the place of conditions that are decided, what is done.
@@ -212,10 +220,10 @@ func (l *lowering) allocate(id core.ExprID, around []core.AxisID) error {
 	return nil
 }
 
-// isAcrossBlocks reports whether v is reduced over blocks: it then is stored
-// once, by the last of them.
+// isAcrossBlocks reports whether v is reduced over blocks of the grid: it then is
+// stored once, by the last of them.
 func (l *lowering) isAcrossBlocks(v core.ValID) bool {
-	return slices.ContainsFunc(l.tensors[v].loop, func(a core.AxisID) bool { return l.isReduced(a) && l.parallel(a).IsBlock() })
+	return slices.ContainsFunc(l.tensors[v].loop, func(a core.AxisID) bool { return l.isReduced(a) && byTicket(l.parallel(a)) })
 }
 
 // declare begins the life of the buffer of v.

@@ -133,6 +133,7 @@ type lowering struct {
 	below         map[index]index // what an integer that an element becomes stays below
 	fast          *fastCopy       // being emitted; nil: none
 	unswitched    bool            // a copy of an unswitched nest is being emitted
+	starting      *kir.If         // holds always; declares what blocks of a cluster send to
 }
 
 func newLowering(a *Analysis, o Options) *lowering {
@@ -156,6 +157,9 @@ type dimension struct {
 
 // dimension returns the one of a block or thread type.
 func (l *lowering) dimension(p schedule.Parallel) *dimension {
+	if p == schedule.Cluster {
+		return &l.dimensions[schedule.TIDz-schedule.BIDx+1]
+	}
 	return &l.dimensions[p-schedule.BIDx]
 }
 
@@ -164,10 +168,10 @@ func (l *lowering) launch() error {
 	if err := l.globals(); err != nil {
 		return err
 	}
-	l.dimensions = make([]dimension, schedule.TIDz-schedule.BIDx+1)
-	for i := range l.dimensions {
-		l.dimensions[i] = dimension{parallel: schedule.BIDx + schedule.Parallel(i), exact: true}
+	for p := schedule.BIDx; p <= schedule.TIDz; p++ {
+		l.dimensions = append(l.dimensions, dimension{parallel: p, exact: true})
 	}
+	l.dimensions = append(l.dimensions, dimension{parallel: schedule.Cluster, exact: true})
 	for _, v := range l.s.Tensors() {
 		for k, a := range l.tensors[v].loop {
 			switch p := l.parallel(a); {
@@ -179,21 +183,20 @@ func (l *lowering) launch() error {
 			}
 		}
 	}
-	for i := range l.dimensions {
+	for i := range l.dimensions[:schedule.TIDz-schedule.BIDx+1] {
 		l.bind(&l.dimensions[i])
 	}
-	return nil
+	return l.bindCluster()
 }
 
 // instead says what to use for parallel types that are not lowered.
 var instead = map[schedule.Parallel]string{
-	schedule.Group:   "reduce each value by a reduction of its own, with the axis unrolled",
-	schedule.Bulk:    "copy asynchronously, with the axis vectorized",
-	schedule.Cluster: "use a dimension of the grid, and reduce across blocks",
-	schedule.Stream:  "leave it serial, or make a kernel for each iteration",
-	schedule.MeshX:   "a kernel runs on one device, so split the tensor before",
-	schedule.MeshY:   "a kernel runs on one device, so split the tensor before",
-	schedule.MeshZ:   "a kernel runs on one device, so split the tensor before",
+	schedule.Group:  "reduce each value by a reduction of its own, with the axis unrolled",
+	schedule.Bulk:   "copy asynchronously, with the axis vectorized",
+	schedule.Stream: "leave it serial, or make a kernel for each iteration",
+	schedule.MeshX:  "a kernel runs on one device, so split the tensor before",
+	schedule.MeshY:  "a kernel runs on one device, so split the tensor before",
+	schedule.MeshZ:  "a kernel runs on one device, so split the tensor before",
 }
 
 func (l *lowering) widen(d *dimension, extent index) {
@@ -212,6 +215,9 @@ func (l *lowering) bind(d *dimension) {
 	}
 	if l.t.Facts(d.extent).Lo < 1 { // a launch has at least one thread
 		d.exact, d.extent = false, l.t.Max(d.extent, l.t.Int(1))
+	}
+	if d.parallel == schedule.BIDx && l.dimension(schedule.Cluster).used {
+		return // by bindCluster
 	}
 	k, kind, names := l.b.Kernel(), kir.BlockIdx, "bxbybz"
 	i := int(d.parallel - schedule.BIDx)

@@ -64,9 +64,25 @@ output %2
 %1 = sum %0 dims=[1] keepdim=false dtype=f16
 output %1
 `, func(*testing.T, *schedule.Scheduled) {}, "tv1 is folded in global memory in Half, which would round each step: cache it before"},
-		{"clusters", addText, func(t *testing.T, s *schedule.Scheduled) {
-			must(t, s.Split(tv(s, 2), 0, 2, true), s.Parallelize(tv(s, 2), 1, schedule.Cluster))
-		}, "axis 1 of tv2 is cluster, which is not lowered: use a dimension of the grid, and reduce across blocks"},
+		{"clusters of three", addText, func(t *testing.T, s *schedule.Scheduled) {
+			must(t, s.Split(tv(s, 2), 0, 3, true), s.Parallelize(tv(s, 2), 1, schedule.Cluster))
+		}, "tv2 runs over the blocks of a cluster, of which there are 3: there must be 2, 4, 8 or 16"},
+		{"clusters in an unknown number", addText, func(t *testing.T, s *schedule.Scheduled) {
+			must(t, s.Split(tv(s, 2), 0, 2, true), s.Parallelize(tv(s, 2), 0, schedule.Cluster))
+		}, "tv2 runs over the blocks of a cluster, of which there are ceilDiv(tv0_n0, 2): there must be 2, 4, 8 or 16"},
+		{"a reduction across a cluster and the grid", `%0 = tensor f32 [8, 64] contiguity=[yes, yes]
+%1 = sum %0 dims=[0, 1] keepdim=false dtype=f32
+output %1
+`, func(t *testing.T, s *schedule.Scheduled) {
+			must(t, s.Parallelize(tv(s, 1), 0, schedule.Cluster), s.Parallelize(tv(s, 1), 1, schedule.BIDx))
+		}, "tv1 is reduced across the blocks of a cluster and across blockIdx.x: reduce one of the two first by rfactor()"},
+		{"shared memory of another block of the cluster", `%0 = tensor f32 [4] contiguity=[yes]
+%1 = neg %0
+%2 = sum %1 dims=[0] keepdim=false dtype=f32
+output %2
+`, func(t *testing.T, s *schedule.Scheduled) {
+			must(t, s.SetMemory(tv(s, 1), schedule.Shared), s.Parallelize(tv(s, 1), 0, schedule.Cluster))
+		}, "tv2 reads an element of tv1 that another thread or block has"},
 		{"sorting", `%0 = tensor f32 [8] contiguity=[yes]
 %1 = argsort %0 dim=0 descending=false stable=false
 output %1

@@ -11,6 +11,9 @@ func eachAccess(k *kir.Kernel, s kir.Statement, yield func(a *kir.Access, write 
 	case kir.Assign:
 		eachLoad(k, s.Value, yield)
 		yield(&s.Dst, true)
+	case kir.Send:
+		eachLoad(k, s.Value, yield)
+		yield(&s.Dst, true)
 	case kir.Move:
 		yield(&s.Src, false)
 		yield(&s.Dst, true)
@@ -59,6 +62,9 @@ func statementExprs(k *kir.Kernel, s kir.Statement, yield func(scalar.ID)) {
 	switch s := s.(type) {
 	case kir.Assign:
 		valueExprs(k, s.Value, yield)
+	case kir.Send:
+		valueExprs(k, s.Value, yield)
+		yield(s.Rank)
 	case kir.AtomicAdd:
 		valueExprs(k, s.Value, yield)
 	case kir.Let:

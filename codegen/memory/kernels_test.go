@@ -609,6 +609,39 @@ func blind() launch {
 	return b.launch()
 }
 
+// clusterSum adds up what the blocks of a cluster have, three times: each sends its
+// number to slots of all of them, some in turn.
+func clusterSum(turns int64) launch {
+	b := newKernel("clusterSum")
+	const threads, blocks, size, rounds = 40, 8, 4, 3
+	b.Kernel().Launch.Cluster[0] = size
+	x := b.input("x", rounds, blocks)
+	y := b.output("y", func(i int) float32 {
+		first := i / threads / size * size
+		s := float32(0)
+		for r := range rounds {
+			s += sum(r*blocks+first, r*blocks+first+size)
+		}
+		return s
+	}, blocks, threads)
+	t, block := b.Thread(0, threads), b.BlockIndex(0, b.n(blocks))
+	slots := b.tile("slots", dtype.Float, turns, size)
+	b.Add(kir.Barrier{Scope: kir.ClusterScope})
+	total := b.Local("total", dtype.Float)
+	b.Store(b.float(0), total)
+	b.Repeat("i", rounds, kir.UnrollNone, func(i scalar.ID) {
+		turn := b.T.Mod(i, b.n(turns))
+		b.If(b.T.Lt(t, b.n(size)), func() {
+			b.Add(kir.Send{Dst: b.At(slots, turn, b.T.Mod(block, b.n(size))), Rank: t, Value: b.Load(x, i, block)})
+		}, nil)
+		b.Repeat("k", size, kir.UnrollFull, func(k scalar.ID) {
+			b.Store(b.Op(core.AddOp, b.Load(total), b.Load(slots, turn, k)), total)
+		})
+	})
+	b.Store(b.Load(total), y, block, t)
+	return b.launch()
+}
+
 // kernels are those that can be planned.
 var kernels = map[string]func() launch{
 	"own": own, "staged": staged, "tree": tree, "columns": columns, "rows": rows, "twoSums": twoSums,
@@ -645,4 +678,6 @@ var kernels = map[string]func() launch{
 	"otherwise":               otherwise,
 	"halfOrdered":             halfOrdered,
 	"blind":                   blind,
+	"cluster":                 func() launch { return clusterSum(2) },
+	"cluster, one slot":       func() launch { return clusterSum(1) },
 }

@@ -31,6 +31,8 @@
 //
 //   - Two accesses that may touch the same bytes by different threads of a block,
 //     one of them a write, have a barrier between them on every path.
+//   - What a block sends to others of its cluster has a barrier of the cluster
+//     between it and every access to the same bytes, by whichever block.
 //   - An asynchronous copy has its wait before every access that may touch its
 //     target, or write its source; and the wait is before the barrier.
 //   - Barriers are where all threads of a block (or of the grid) come by. If there
@@ -43,12 +45,16 @@
 //     memory, nor do copies of the statement with the same index expressions and
 //     conditions, unless they write the same value: the element of a tensor is
 //     computed by one thread.
+//
 //   - A [kir.Fence] of the grid, a [kir.AtomicAdd] and another fence order what is
 //     before them in a block before what follows them in the block that comes
 //     last: whoever wrote them made the rest depend on the old value.
 //
-// It places no warp barriers, and no tokens of clusters, bulk copies or warp
-// groups: see [Token].
+//   - Every block of a cluster has started before the first [kir.Send], and the
+//     threads of a send write different elements of each block.
+//
+// It places no warp barriers, and no tokens of bulk copies or warp groups: see
+// [Token].
 package memory
 
 import (
@@ -66,21 +72,21 @@ import (
 type Token uint8
 
 const (
-	Commit       Token = iota // closes a thread's group of asynchronous copies
-	Wait                      // the thread's own groups have landed
-	BlockBarrier              // the block's accesses before it are done for all its threads
-	GridBarrier               // the same for the grid
+	Commit         Token = iota // closes a thread's group of asynchronous copies
+	Wait                        // the thread's own groups have landed
+	BlockBarrier                // the block's accesses before it are done for all its threads
+	ClusterBarrier              // the same for the blocks of a cluster
+	GridBarrier                 // the same for the grid
 
 	// The rest is not placed yet.
 
-	ProxyFence     // generic writes before it are seen by bulk copies and matrix units
-	BulkCommit     // closes a group of bulk stores
-	BulkWait       // bulk stores have read their sources
-	MatrixCommit   // closes a group of matrix products of a warp group
-	MatrixWait     // the products have read their operands and written their results
-	BarrierArrive  // of an mbarrier: a thread, or the bytes of a bulk load, has arrived
-	BarrierWait    // of an mbarrier: a phase is complete
-	ClusterBarrier // BlockBarrier for the blocks of a cluster
+	ProxyFence    // generic writes before it are seen by bulk copies and matrix units
+	BulkCommit    // closes a group of bulk stores
+	BulkWait      // bulk stores have read their sources
+	MatrixCommit  // closes a group of matrix products of a warp group
+	MatrixWait    // the products have read their operands and written their results
+	BarrierArrive // of an mbarrier: a thread, or the bytes of a bulk load, has arrived
+	BarrierWait   // of an mbarrier: a phase is complete
 )
 
 // Options are what a plan may use.
@@ -146,8 +152,10 @@ type plan struct {
 	lets      map[scalar.ID][]*node // the loops around the binding of a symbol
 	threads   []position
 	blocks    []position
-	// sharedLoops has the symbols of loops that all threads of the grid share.
-	sharedLoops map[scalar.ID]bool
+	// sharedLoops has the symbols of loops that all threads of the grid share,
+	// clusterLoops of those that all of a cluster do.
+	sharedLoops, clusterLoops map[scalar.ID]bool
+	sends                     bool // blocks of a cluster store in each other's memory
 
 	shared   []*buffer       // in order of their declarations
 	overlaps map[[2]int]bool // pairs of shared, by number, that have bytes in common; smaller first
@@ -180,6 +188,7 @@ const (
 	beforeRole                   // number of iterations ago, at least n
 	formRole                     // of the loop at depth n
 	phantomRole                  // a dimension of the launch that no expression reads
+	targetRole                   // the rank of a block that is sent something
 )
 
 type freshKey struct {
@@ -218,9 +227,9 @@ func newPlan(k *kir.Kernel) *plan {
 	p.agreement = k.Agreement(t)
 	p.threads = p.positions(kir.ThreadIdx, k.Launch.Block)
 	p.blocks = p.positions(kir.BlockIdx, k.Launch.Grid)
-	b := tree{p: p, grid: map[scalar.ID]bool{}, lets: map[scalar.ID][]*node{}}
-	p.root = b.block(k.Body, nil, nil, nil, true, true)
-	p.lets, p.sharedLoops = b.lets, b.grid
+	b := tree{p: p, grid: map[scalar.ID]bool{}, cluster: map[scalar.ID]bool{}, lets: map[scalar.ID][]*node{}}
+	p.root = b.block(k.Body, nil, nil, nil, true, true, true)
+	p.lets, p.sharedLoops, p.clusterLoops = b.lets, b.grid, b.cluster
 	p.track(p.root)
 	p.findShared()
 	return p

@@ -15,6 +15,7 @@ const (
 	sameThread pairing = iota
 	otherThread
 	otherBlock
+	anyPeer // a thread of the same block or of another one of its cluster
 )
 
 type meetKey struct {
@@ -45,7 +46,7 @@ func (p *plan) meets(a, b footprint, how pairing) bool {
 		pairs = p.blocks
 	}
 	if how != sameThread {
-		if len(pairs) == 0 {
+		if len(pairs) == 0 && how != anyPeer {
 			return false
 		}
 		a = p.renamed(a, how)
@@ -64,7 +65,7 @@ func (p *plan) meets(a, b footprint, how pairing) bool {
 			break
 		}
 	}
-	if q.impossible || how != sameThread && q.isOne() {
+	if q.impossible || len(pairs) > 0 && q.isOne() {
 		meets = false
 	}
 	p.memoMeets[key] = meets
@@ -88,7 +89,7 @@ func (f *footprint) key() string {
 	return string(out)
 }
 
-// renamed returns the footprint of another thread or of one of another block.
+// renamed returns the footprint of another thread, perhaps of another block.
 func (p *plan) renamed(f footprint, how pairing) footprint {
 	rename := func(s scalar.ID) (scalar.ID, bool) {
 		if p.isShared(s, how) {
@@ -126,8 +127,12 @@ func (p *plan) isShared(s scalar.ID, how pairing) bool {
 		return true
 	case kir.ThreadIdx:
 		return false
+	case kir.BlockIdx:
+		if how == anyPeer {
+			return p.k.Symbols[i].Dim != 0
+		}
 	case kir.LoopIndex:
-		return p.sharedLoops[s] || how == otherThread && p.agreement.Uniform(s)
+		return p.sharedLoops[s] || how == anyPeer && p.clusterLoops[s] || how == otherThread && p.agreement.Uniform(s)
 	case kir.LetIndex:
 		return how == otherThread && p.agreement.Uniform(s)
 	}

@@ -110,6 +110,8 @@ func (p *plan) resolve(c *conflict, b *block, i int, st state) error {
 		}
 	}
 	switch {
+	case c.barrier == clusterBarrier && !b.uniformOnCluster:
+		return p.refuse("cluster barrier", c.buffer, c.before.a.at, c.after, "no place between them is reached by all blocks of the cluster")
 	case c.barrier == gridBarrier && !b.uniformOnGrid:
 		return p.refuse("grid barrier", c.buffer, c.before.a.at, c.after, "no place between them is reached by all blocks")
 	case c.barrier != noBarrier && !b.uniform:
@@ -133,6 +135,8 @@ func (s *scan) gap(g gap, st state) state {
 	switch g.barrier {
 	case blockBarrier:
 		st = s.p.barrier(st)
+	case clusterBarrier:
+		st = s.p.clusterBarrier(st)
 	case gridBarrier:
 		st = st.each(func(e *entry) bool { return e.flight != landed })
 	}
@@ -164,8 +168,17 @@ func (p *plan) barrier(st state) state {
 			return true
 		}
 		e.ordered = true
-		return p.k.Buffers[e.a.buffer].Space == kir.Global && len(p.blocks) > 0 && e.ticket < acquired
+		if p.k.Buffers[e.a.buffer].Space == kir.Shared {
+			return p.sends
+		}
+		return len(p.blocks) > 0 && e.ticket < acquired
 	})
+}
+
+// clusterBarrier is the state after a barrier of the cluster: of global memory it
+// is taken for one of the block.
+func (p *plan) clusterBarrier(st state) state {
+	return p.barrier(st).each(func(e *entry) bool { return e.flight != landed || p.k.Buffers[e.a.buffer].Space != kir.Shared })
 }
 
 func (s *scan) node(n *node, st state) (state, *conflict) {
@@ -181,8 +194,10 @@ func (s *scan) node(n *node, st state) (state, *conflict) {
 		return st.wait(x.Pending), nil
 	case kir.Barrier:
 		switch x.Scope {
-		case kir.BlockScope, kir.ClusterScope:
+		case kir.BlockScope:
 			return s.p.barrier(st), nil
+		case kir.ClusterScope:
+			return s.p.clusterBarrier(st), nil
 		case kir.GridScope:
 			return st.each(func(e *entry) bool { return e.flight != landed }), nil
 		}
@@ -323,6 +338,9 @@ func (p *plan) conflict(e *entry, y *access, here footprint) *conflict {
 	meets := func(how pairing) bool { return !same || p.meets(there, here, how) }
 	if !e.ordered && len(p.threads) > 0 && meets(otherThread) && !(global && p.isOwn(x, y)) {
 		c.barrier = blockBarrier
+	}
+	if (x.sent || y.sent) && meets(anyPeer) {
+		c.barrier = clusterBarrier
 	}
 	if global && e.ticket < acquired && len(p.blocks) > 0 && meets(otherBlock) && !p.isOwn(x, y) {
 		c.barrier = gridBarrier

@@ -35,6 +35,8 @@ type block struct {
 	gaps          []gap
 	uniform       bool // all threads of a block reach it or none does
 	uniformOnGrid bool // the same for all threads
+
+	uniformOnCluster bool // the same for those of a cluster
 }
 
 // A gap is what is put between two statements, in this order.
@@ -52,6 +54,7 @@ type barrier uint8
 const (
 	noBarrier barrier = iota
 	blockBarrier
+	clusterBarrier
 	gridBarrier
 )
 
@@ -72,6 +75,7 @@ type access struct {
 	at     *node
 	way    way
 	async  bool // it is not done before a wait
+	sent   bool // to the memory of another block of the cluster
 	form   string
 	footprint
 }
@@ -90,6 +94,7 @@ type footprint struct {
 type tree struct {
 	p        *plan
 	grid     map[scalar.ID]bool // loop symbols that all threads of the grid share
+	cluster  map[scalar.ID]bool // those that all threads of a cluster share
 	position int
 	lets     map[scalar.ID][]*node // the loops around the binding of a symbol
 }
@@ -103,8 +108,28 @@ func (b *tree) uniformOnGrid(id scalar.ID) bool {
 	return ok
 }
 
-func (b *tree) block(list kir.Block, owner *node, loops []*node, conds []scalar.ID, uniform, onGrid bool) *block {
-	out := &block{owner: owner, uniform: uniform, uniformOnGrid: onGrid, gaps: make([]gap, len(list))}
+// uniformOnCluster reports whether an expression is the same for all threads of a
+// cluster: of the block's number along x it has no more than the cluster's.
+func (b *tree) uniformOnCluster(id scalar.ID) bool {
+	t := b.p.t
+	if b.p.k.Launch.Cluster[0] < 2 {
+		return true
+	}
+	if t.Op(id) == scalar.Symbol {
+		s := b.p.symbol(id)
+		return s.Kind == kir.Parameter || s.Kind == kir.BlockIdx && s.Dim != 0 || b.cluster[id]
+	}
+	args := t.Args(id)
+	if t.Op(id) == scalar.FloorDiv && t.Op(args[0]) == scalar.Symbol {
+		if s := b.p.symbol(args[0]); s.Kind == kir.BlockIdx && t.Divides(t.Int(b.p.k.Launch.Cluster[0]), args[1]) {
+			return true
+		}
+	}
+	return !slices.ContainsFunc(args, func(x scalar.ID) bool { return !b.uniformOnCluster(x) })
+}
+
+func (b *tree) block(list kir.Block, owner *node, loops []*node, conds []scalar.ID, uniform, onGrid, onCluster bool) *block {
+	out := &block{owner: owner, uniform: uniform, uniformOnGrid: onGrid, uniformOnCluster: onCluster, gaps: make([]gap, len(list))}
 	for i, s := range list {
 		n := &node{s: s, parent: out, place: i, loops: loops, conds: conds, from: b.position}
 		b.position++
@@ -131,18 +156,29 @@ func (b *tree) fill(n *node, in *block) {
 		onGrid := b.uniformOnGrid(s.Start) && b.uniformOnGrid(s.Step)
 		b.grid[symbol] = onGrid
 		onGrid = onGrid && b.uniformOnGrid(s.Stop)
+		onCluster := b.uniformOnCluster(s.Start) && b.uniformOnCluster(s.Step)
+		b.cluster[symbol] = onCluster
+		onCluster = onCluster && b.uniformOnCluster(s.Stop)
 		n.uniform = p.agreement.Uniform(s.Start) && p.agreement.Uniform(s.Stop) && p.agreement.Uniform(s.Step)
 		inside := append(slices.Clip(n.loops), n)
-		n.bodies = []*block{b.block(s.Body, n, inside, n.conds, in.uniform && n.uniform, in.uniformOnGrid && onGrid)}
+		n.bodies = []*block{b.block(s.Body, n, inside, n.conds, in.uniform && n.uniform, in.uniformOnGrid && onGrid, in.uniformOnCluster && onCluster)}
 	case *kir.If:
 		n.uniform = p.agreement.Uniform(s.Cond)
-		uniform, onGrid := in.uniform && n.uniform, in.uniformOnGrid && b.uniformOnGrid(s.Cond)
+		uniform, onGrid, onCluster := in.uniform && n.uniform, in.uniformOnGrid && b.uniformOnGrid(s.Cond), in.uniformOnCluster && b.uniformOnCluster(s.Cond)
 		then := append(slices.Clip(n.conds), s.Cond)
 		otherwise := append(slices.Clip(n.conds), p.negated(s.Cond))
-		n.bodies = []*block{b.block(s.Then, n, n.loops, then, uniform, onGrid), b.block(s.Else, n, n.loops, otherwise, uniform, onGrid)}
+		n.bodies = []*block{b.block(s.Then, n, n.loops, then, uniform, onGrid, onCluster), b.block(s.Else, n, n.loops, otherwise, uniform, onGrid, onCluster)}
 	case kir.Assign:
 		b.loads(n, s.Value, map[kir.ValueID]bool{})
 		b.access(n, &s.Dst, written, false)
+	case kir.Send:
+		b.loads(n, s.Value, map[kir.ValueID]bool{})
+		b.access(n, &s.Dst, written, false)
+		x := n.accesses[len(n.accesses)-1]
+		x.sent, p.sends = true, true
+		// Two sends meet in the block that both are to.
+		to := p.fresh(freshKey{role: targetRole, symbol: scalar.None, facts: scalar.Range(0, p.k.Launch.Cluster[0]-1)})
+		x.conds = append(slices.Clip(x.conds), p.t.Eq(to, s.Rank))
 	case kir.Move:
 		b.access(n, &s.Src, read, false)
 		b.access(n, &s.Dst, written, false)
@@ -312,6 +348,8 @@ func (p *plan) statements(b *block) kir.Block {
 		switch g.barrier {
 		case blockBarrier:
 			out = append(out, kir.Barrier{Scope: kir.BlockScope})
+		case clusterBarrier:
+			out = append(out, kir.Barrier{Scope: kir.ClusterScope})
 		case gridBarrier:
 			out = append(out, kir.Barrier{Scope: kir.GridScope, Semaphore: p.semaphore()})
 		}

@@ -37,7 +37,7 @@ var parallelNames = [...]string{"serial", "blockIdx.x", "blockIdx.y", "blockIdx.
 func (p Parallel) String() string { return parallelNames[p] }
 
 // IsBlock reports whether blocks differ in the index of such an axis.
-func (p Parallel) IsBlock() bool { return p >= BIDx && p <= BIDz }
+func (p Parallel) IsBlock() bool { return p >= BIDx && p <= BIDz || p == Cluster }
 
 // IsThread reports whether threads of a block differ in it.
 func (p Parallel) IsThread() bool { return p >= TIDx && p <= TIDz }

@@ -305,7 +305,7 @@ func (s *Scheduled) parallelize(v core.ValID, at int, a core.AxisID, p Parallel)
 		return core.InvalidArgumentf("parallelize(): %s cannot be %v, because %d elements of %v have not 1, 2, 4, 8 or 16 bytes", s.axisText(v, at), p, n, s.f.Val(v).DType)
 	case p.IsWhole() && at < s.tensors[v].position:
 		return core.InvalidArgumentf("parallelize(): %s cannot be %v, because %s is computed inside its consumer there", s.axisText(v, at), p, s.name(v))
-	case p != Serial && (p.IsBlock() || p.IsThread() || p == Cluster):
+	case p != Serial && (p.IsBlock() || p.IsThread()):
 		for k, b := range s.Loop(v) {
 			if k != at && s.Parallel(b) == p {
 				return core.InvalidArgumentf("parallelize(): axes %d and %d of %s cannot both be %v", min(k, at), max(k, at), s.name(v), p)

@@ -131,7 +131,7 @@ func (w *verifier) parallel(v core.ValID) {
 	s, loop := w.s, w.s.Loop(v)
 	for k, a := range loop {
 		p := s.Parallel(a)
-		if p.IsBlock() || p.IsThread() || p == Cluster {
+		if p.IsBlock() || p.IsThread() {
 			if slices.ContainsFunc(loop[:k], func(b core.AxisID) bool { return s.Parallel(b) == p }) {
 				w.bad("%s has two axes that are %v", s.name(v), p)
 			}
@@ -186,7 +186,7 @@ func (w *verifier) exchange(m *Mapping, e *edge) {
 	}
 	for k, a := range s.Loop(e.producer) {
 		p := m.Parallel(a)
-		apart := p.IsBlock() || memory == Local && (p.IsThread() || p == Cluster)
+		apart := p.IsBlock() || memory == Local && p.IsThread()
 		if !apart || s.kind(a) == core.Reduce || m.f.Axis(m.Promotion(a)).Kind == core.Broadcast || w.sameIndex(m, e, a, p) {
 			continue
 		}

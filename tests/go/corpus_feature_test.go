@@ -29,6 +29,7 @@ var featureNames = map[string]string{
 	"block":       "there is a barrier of the block",
 	"ticket":      "blocks arrive at a counter",
 	"grid":        "there is a barrier of the grid",
+	"cluster":     "blocks of a cluster store in each other's shared memory",
 	"cooperative": "all blocks of the launch are resident",
 	"async":       "there are asynchronous copies",
 	"pipeline":    "a wait leaves asynchronous copies pending",
@@ -84,6 +85,8 @@ func features(x *subject) map[string]bool {
 			barriers++
 			has["block"] = has["block"] || s.Scope == kir.BlockScope
 			has["grid"] = has["grid"] || s.Scope == kir.GridScope
+		case kir.Send:
+			has["cluster"] = true
 		case kir.AsyncCopy:
 			has["async"] = true
 		case kir.AsyncWait:

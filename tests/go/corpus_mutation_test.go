@@ -322,6 +322,8 @@ func eachBuffer(k *kir.Kernel, s kir.Statement, f func(id kir.BufferID, isWrite 
 	switch s := s.(type) {
 	case kir.Assign:
 		f(s.Dst.Buffer, true)
+	case kir.Send:
+		f(s.Dst.Buffer, true)
 	case kir.Move:
 		f(s.Dst.Buffer, true)
 		f(s.Src.Buffer, false)
@@ -353,6 +355,8 @@ func eachValue(k *kir.Kernel, s kir.Statement, f func(*kir.Value)) {
 	}
 	switch s := s.(type) {
 	case kir.Assign:
+		walk(s.Value)
+	case kir.Send:
 		walk(s.Value)
 	case kir.AtomicAdd:
 		walk(s.Value)

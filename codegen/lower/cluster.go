@@ -1,0 +1,81 @@
+package lower
+
+import (
+	"math/bits"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/schedule"
+)
+
+// maxCluster is how many blocks a cluster may have on some device: more than 8
+// need one that takes them.
+const maxCluster = 16
+
+// bindCluster gives an axis that is spread over a cluster the blocks that follow
+// each other along x: the rank is the remainder of a block's number.
+func (l *lowering) bindCluster() error {
+	d, x := l.dimension(schedule.Cluster), l.dimension(schedule.BIDx)
+	if !d.used {
+		return nil
+	}
+	n, ok := l.t.ConstInt(d.extent)
+	if !ok || n > maxCluster || bits.OnesCount64(uint64(n)) != 1 {
+		return l.refuse("cluster size", l.clustered(), "%s runs over the blocks of a cluster, of which there are %s: there must be 2, 4, 8 or 16",
+			l.f.Name(l.clustered()), l.b.Kernel().Expr(d.extent))
+	}
+	k, blocks := l.b.Kernel(), d.extent
+	if x.used {
+		blocks = l.t.Mul(x.extent, d.extent)
+	}
+	k.Launch.Cluster[0], k.Launch.Grid[0] = n, blocks
+	bx := l.b.Symbol("bx", kir.BlockIdx, 0, dtype.Index, below(l.t.Facts(blocks)))
+	x.symbol, d.symbol = l.t.FloorDiv(bx, d.extent), l.t.Mod(bx, d.extent)
+	return nil
+}
+
+// clustered returns a tensor that runs over the blocks of a cluster.
+func (l *lowering) clustered() core.ValID {
+	for _, v := range l.s.Tensors() {
+		for _, a := range l.tensors[v].loop {
+			if l.parallel(a) == schedule.Cluster {
+				return v
+			}
+		}
+	}
+	return core.NoVal
+}
+
+// send leaves the parts of groups of lanes in a row of scratch memory of every
+// block of the cluster: each lane does it for some of the blocks.
+func (m *meeting) send(scratch map[*exchange]scratch, lane index, lanes int64, row, column index, columns int64) {
+	for first := int64(0); first < m.ranks; first += lanes {
+		to := m.t.Add(lane, m.t.Int(first))
+		m.whenever(m.t.Lt(to, m.t.Int(m.ranks)), func() {
+			m.eachPart(func(x *exchange, i index) {
+				for k, v := range m.state(x, i) {
+					m.b.Add(kir.Send{Dst: scratch[x].at(m, k, row, m.t.Add(m.t.Mul(i, m.t.Int(columns)), column)), Rank: to, Value: v})
+				}
+			})
+		})
+	}
+}
+
+// acrossCluster combines what the blocks of a cluster have, each in all its threads.
+func (m *meeting) acrossCluster() {
+	if m.ranks == 1 {
+		return
+	}
+	at, n := m.linear(m.dims)
+	column, columns := m.linear(m.kept)
+	scratch := m.scratch(m.ranks, columns)
+	m.send(scratch, at, n, m.dimension(schedule.Cluster).symbol, column, columns)
+	m.eachPart(func(x *exchange, i index) {
+		var states [][]kir.ValueID
+		for rank := range m.ranks {
+			states = append(states, m.read(x, scratch, m.t.Bool(true), m.t.Int(rank), m.t.Add(m.t.Mul(i, m.t.Int(columns)), column)))
+		}
+		m.set(x, i, m.combineAll(x.fold, states))
+	})
+}
