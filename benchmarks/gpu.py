@@ -18,11 +18,12 @@ from pathlib import Path
 
 import torch
 from columns import AGAIN, BY_HAND, COPIES, EAGER, OURS, PEERS, columns, copies, makers
+from counters import counters
 from first_call import series
 from handwritten import KERNELS, Driver, Handwritten
 from machine import ROOT, description, provenance
 from programs import Program
-from report import draw, markdown, share, shortfalls
+from report import draw, markdown, share, short_rows, shortfalls
 from row import F32, Input, Row, traffic
 from rows import QUICK, ROWS
 from timing import STATES, Cache, Summary, device_times, host_times, ratio
@@ -179,6 +180,9 @@ def parsed(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how often each time is taken (41, quick 21)")
     parser.add_argument("--processes", type=int, help="fresh processes for first calls (5, quick 1)")
     parser.add_argument("--peer-processes", type=int, default=0, help="the same for nvFuser (0)")
+    parser.add_argument(
+        "--profile", type=float, help="seconds for ncu to look at the rows that fall short (180, quick 0)"
+    )
     parser.add_argument("--output", type=Path, help="folder of the JSON file and the chart (benchmarks/results)")
     arguments = parser.parse_args(argv)
     arguments.peers = arguments.peers.split(",") if arguments.peers else []
@@ -190,6 +194,7 @@ def parsed(argv: list[str]) -> argparse.Namespace:
         if unknown := set(given) - set(known):
             parser.error(f"{what}: {sorted(unknown)} is not among {list(known)}")
     arguments.rounds = arguments.rounds or (21 if arguments.quick else 41)
+    arguments.profile = arguments.profile if arguments.profile is not None else (0 if arguments.quick else 180)
     arguments.processes = arguments.processes if arguments.processes is not None else (1 if arguments.quick else 5)
     return arguments
 
@@ -218,6 +223,10 @@ def measure(arguments: argparse.Namespace, keep: Callable[[dict], None]) -> dict
         result[part] = parts[part](arguments)
         result["seconds"][part] = time.perf_counter() - start
         result["short"] = [str(x) for x in shortfalls(result)]
+        keep(result)
+    if arguments.profile > 0:
+        for name, found in counters(short_rows(result), arguments.profile).items():
+            result["rows"][name]["counters"] = found
         keep(result)
     gc.enable()
     return result

@@ -107,6 +107,16 @@ def row_shortfalls(name: str, row: dict) -> Iterator[Shortfall | str]:
                 yield Shortfall(f"{name}, {state}: beside {rival}", mine, bound, "us")
 
 
+def short_rows(result: dict) -> list[str]:
+    """The rows that are slower than a bound, the farthest first."""
+    far = {}
+    for name, row in result["rows"].items():
+        found = [x for x in row_shortfalls(name, row) if isinstance(x, Shortfall)]
+        if found:
+            far[name] = max(x.bound / x.measured if x.at_least else x.measured / x.bound for x in found)
+    return sorted(far, key=lambda name: (-far[name], name))
+
+
 def first_calls(series: dict[str, list[list[float]]]) -> dict[str, float]:
     """Milliseconds from what first_call.series gives: medians over the processes."""
     cold, disk = series["cold"], series["disk"]
@@ -199,11 +209,29 @@ def markdown(result: dict) -> str:
     refused = [f"- {name}, {who}: {why}" for name, row in result["rows"].items() for who, why in row["refused"].items()]
     if refused:
         lines += ["", "Not run:", "", *refused]
+    lines += counters_table(result)
     short = shortfalls(result)
     lines += ["", "Short of the thresholds:" if short else "No row, no time falls short of the thresholds."]
     lines += ["", *(f"- {x}" for x in short)] if short else []
     lines += ["", "Measured in " + ", ".join(f"{t:.0f} s ({part})" for part, t in result["seconds"].items()) + "."]
     return "\n".join(lines)
+
+
+def counters_table(result: dict) -> list[str]:
+    """The table of what the hardware counters say, or nothing."""
+    head = ["row", "kernel", "us", "DRAM %", "issue %", "registers", "stalls, % of the time of warps"]
+    lines = []
+    for name, row in result["rows"].items():
+        found = row.get("counters", {})
+        if "error" in found:
+            lines.append([name, found["error"].replace("|", " "), *[""] * 5])
+        for kernel in found.get("kernels", ()):
+            values = [
+                f"{kernel[x]:g}" if x in kernel else "-" for x in ("us", "dram_percent", "issue_percent", "registers")
+            ]
+            stalls = ", ".join(f"{x} {part:.0f}" for x, part in list(kernel["stalls_percent"].items())[:4])
+            lines.append([name, kernel["kernel"][:60].replace("|", " "), *values, stalls])
+    return ["", "Counters of rows that fall short, with empty caches.", "", *table(head, lines)] if lines else []
 
 
 def draw(result: dict, path: Path) -> bool:

@@ -20,6 +20,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import blocks  # noqa: E402
 import columns  # noqa: E402
 import counted  # noqa: E402
+import counters  # noqa: E402
 import gpu  # noqa: E402
 import handwritten  # noqa: E402
 import report  # noqa: E402
@@ -387,6 +388,69 @@ def test_results_are_kept_after_each_part(full, tmp_path, monkeypatch, capsys):
     assert any(x.startswith("bad, clean: share of a copy") for x in result["short"])
     assert gpu.main(["--output", str(tmp_path), "--only", "host"]) == 0
     assert f"Written to {kept}" in capsys.readouterr().out
+
+
+STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+COUNTED = [
+    ["ID", "Kernel Name", "gpu__time_duration.sum", "dram__throughput.avg.pct_of_peak_sustained_elapsed"]
+    + ["smsp__issue_active.avg.per_cycle_active", "launch__registers_per_thread"]
+    + [STALLED.format(x) for x in ("long_scoreboard", "barrier", "selected", "barrier_not_issued", "math")],
+    ["", "", "us", "%", "inst/cycle", "register/thread", *["inst"] * 5],
+    ["0", "kernel_0", "93.5", "88.20", "0.31", "40", "6.0", "2.0", "1.0", "2.0", "0.01"],
+    ["1", "kernel_1", "1,003.5", "8.20", "n/a", "16", *["0"] * 5],
+]
+LOG = "==PROF== Connected\n" + "\n".join(",".join(f'"{x}"' for x in line) for line in COUNTED) + "\n"
+
+
+def test_what_counters_say():
+    first, second = counters.kernels(LOG)
+    assert first == {
+        "kernel": "kernel_0",
+        "us": 93.5,
+        "dram_percent": 88.2,
+        "issue_percent": 31.0,
+        "registers": 40.0,
+        "stalls_percent": {"long_scoreboard": 74.9, "barrier": 25.0},
+    }
+    assert second["us"] == 1003.5
+    assert "issue_percent" not in second
+    with pytest.raises(ValueError, match="of no kernel: ==ERROR== no permission"):
+        counters.kernels("==ERROR== no permission")
+
+
+@pytest.fixture
+def profiler(tmp_path, monkeypatch):
+    """A program in place of ncu, which does what a shell line says."""
+
+    def put(line):
+        program = tmp_path / "ncu"
+        program.write_text(f"#!/bin/sh\nwhile [ $1 != --log-file ]; do shift; done\n{line}\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(counters, "ncu", lambda: str(program))
+
+    (tmp_path / "LOG").write_text(LOG)
+    return put, tmp_path / "LOG"
+
+
+def test_counters_of_rows(profiler):
+    put, log = profiler
+    put(f'cp {log} "$2"; test "$4" = {BENCHMARKS / "counters.py"} && test "$5" = "a row" || rm "$2"')
+    found = counters.counters(["a row", "another"], 30)
+    assert [x["kernel"] for x in found["a row"]["kernels"]] == ["kernel_0", "kernel_1"]
+    assert found["another"]["error"].startswith("ncu says of no kernel")
+    assert counters.counters(["a row"], 1) == {"a row": {"error": "no time was left"}}
+    put("sleep 100")
+    assert counters.look_at("a row", counters.ncu(), 0.2) == {"error": "ncu took more than 0 s"}
+
+
+def test_counters_are_of_the_rows_that_fall_short_and_in_the_table(full, profiler):
+    full["rows"]["worse"] = measured(ours=300.0)
+    assert report.short_rows(full) == ["worse", "bad"]
+    full["rows"]["bad"]["counters"] = {"kernels": counters.kernels(LOG)}
+    full["rows"]["worse"]["counters"] = {"error": "no time was left"}
+    text = report.markdown(full)
+    assert "| bad | kernel_0 | 93.5 | 88.2 | 31 | 40 | long_scoreboard 75, barrier 25 |" in text
+    assert "| worse | no time was left |" in text
 
 
 def test_expressions_of_a_manifest():
