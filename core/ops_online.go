@@ -40,6 +40,17 @@ var MaxExpSumMergeOp = &OpInfo{Name: "_max_exp_sum_merge", Results: []string{"ma
 	Doc:        "The largest element and the sum of exp(x - max) of which the operands hold those of parts, along dims.",
 	op:         ^Op(3)}
 
+// ExpNegativeOp is exp(x) of an x that is not positive, in two instructions where
+// exp takes eight: with an error of at most 2^-23, so that small results have fewer
+// digits. A sum of such terms, of which the largest is 1, has all of its digits. It
+// is no row of the table: lowering makes it.
+var ExpNegativeOp = func() *OpInfo {
+	i := unary("exp_negative", floatingReal, Meaning{Float: ExpOp.Meaning.Float, Float32: ExpOp.Meaning.Float32},
+		Spelling{F32: "expNegative($0)", F64: "exp($0)"}, "", "e to the power x, which is at most 0.").rated(2, 0, Interval{-200, 0})
+	i.op = ^Op(4)
+	return &i
+}()
+
 func inferMaxExpSum(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 	var inf Inference
 	v := args[0].Tensor

@@ -70,6 +70,8 @@ func (a *accumulation) block(b kir.Block) kir.Block {
 				var declared kir.Block
 				declared, after = a.loop(s, n)
 				out = append(out, declared...)
+				declared, added := a.together(s, n)
+				out, after = append(out, declared...), append(after, added...)
 			}
 		case *kir.If:
 			s.Then, s.Else = a.block(s.Then), a.block(s.Else)

@@ -122,10 +122,11 @@ type lowering struct {
 	numLoops      int
 	numNames      int
 	limited       map[core.ValID]limit
-	exchanged     map[core.ExprID]*exchange // combined and not stored yet
-	serial        *serialLoop               // the innermost one that is open
-	results       map[kir.BufferID]fold     // in registers, of reductions that keep one value
-	reads         map[core.ValID][]touch    // of an input, by the output that gets its memory
+	exchanged     map[core.ExprID]*exchange  // combined and not stored yet
+	serial        *serialLoop                // the innermost one that is open
+	results       map[kir.BufferID]fold      // in registers, of reductions that keep one value
+	additions     map[kir.BufferID]*addition // of elements to states that take several at once, by what they declare first
+	reads         map[core.ValID][]touch     // of an input, by the output that gets its memory
 	writes        map[core.ValID][]touch
 	numStatements int
 	ahead         *pipeline // its loads are being emitted; nil: no loads ahead
@@ -141,7 +142,7 @@ func newLowering(a *Analysis, o Options) *lowering {
 		o.Name = "kernel"
 	}
 	b := kir.NewBuilder(o.Name, dtype.Int)
-	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}, exchanged: map[core.ExprID]*exchange{}, results: map[kir.BufferID]fold{}, below: map[index]index{}, reads: map[core.ValID][]touch{}, writes: map[core.ValID][]touch{}}
+	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}, exchanged: map[core.ExprID]*exchange{}, results: map[kir.BufferID]fold{}, additions: map[kir.BufferID]*addition{}, below: map[index]index{}, reads: map[core.ValID][]touch{}, writes: map[core.ValID][]touch{}}
 	l.arguments = newArguments(l)
 	return l
 }

@@ -27,6 +27,7 @@ var maxExpSum = &state{
 	add: func(l *lowering, f fold, a []kir.ValueID, x kir.ValueID) []kir.ValueID {
 		return l.addExponentials(f, a, []kir.ValueID{x})
 	},
+	addAll:    (*lowering).addExponentials,
 	merge:     (*lowering).mergeMaxExpSum,
 	symmetric: true,
 	// An element of minus infinity adds nothing to a part with a larger one. To a part
@@ -46,7 +47,7 @@ func (l *lowering) addExponentials(f fold, a, x []kir.ValueID) []kir.ValueID {
 	largest := l.temporary("largest", op(core.MaximumOp, a[0], l.balanced(core.MaximumOp, x)))
 	terms := make([]kir.ValueID, len(x))
 	for i := range x {
-		terms[i] = l.expDifference(x[i], largest)
+		terms[i] = l.b.Op(core.ExpNegativeOp, l.b.Op(core.SubOp, x[i], largest))
 	}
 	old := op(core.WhereOp, op(core.EqOp, a[0], largest), a[1], l.scaled(f, a[1], l.temporary("factor", l.expDifference(a[0], largest))))
 	sum := l.temporary("sum", op(core.AddOp, old, l.balanced(core.AddOp, terms)))

@@ -31,6 +31,7 @@ type state struct {
 	identity func(f *fold, k int) scalar.Value
 	of       func(l *lowering, f fold, x kir.ValueID) []kir.ValueID                  // of one element
 	add      func(l *lowering, f fold, a []kir.ValueID, x kir.ValueID) []kir.ValueID // an element to a
+	addAll   func(l *lowering, f fold, a, x []kir.ValueID) []kir.ValueID             // elements to a; nil: one after the other
 	merge    func(l *lowering, f fold, a, b []kir.ValueID) []kir.ValueID
 	counts   func(f *fold) bool // what is added counts, whatever it is
 
@@ -194,8 +195,12 @@ func (c *context) accumulate(e *core.Expr, f fold, x []kir.ValueID) error {
 		}
 		old[k] = c.loadFrom(dst[k])
 	}
+	from := kir.BufferID(len(c.b.Kernel().Buffers))
 	for k, v := range c.combine(f, old, x) {
 		c.b.Add(kir.Assign{Dst: dst[k], Value: v})
+	}
+	if f.state != nil && f.state.addAll != nil && len(x) < len(dst) {
+		c.additions[from] = &addition{f, dst, x[0], from, kir.BufferID(len(c.b.Kernel().Buffers))}
 	}
 	return nil
 }

@@ -87,3 +87,15 @@ template <class T>
 __device__ inline T sign(T x) {
   return T((x > 0) - (x < 0));
 }
+
+//@ expNegative
+// exp(x) for an x that is not positive, with an error of at most 2^-23; 0 below -87.3.
+__device__ inline float expNegative(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.44269504f * x));
+  return y;
+#else
+  return expf(x);
+#endif
+}
