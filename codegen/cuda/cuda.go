@@ -29,8 +29,8 @@ type Options struct {
 	// Arch is the compute capability as major*10 + minor, such as 90. Below 90
 	// there are no clusters.
 	Arch int
-	// MinBlocks, if positive, is how many blocks shall fit a multiprocessor: it
-	// bounds the registers.
+	// MinBlocks, if positive, is how many blocks shall fit a multiprocessor, whatever
+	// the kernel says: it bounds the registers.
 	MinBlocks int
 	// RandomInMemory says that the arguments for seed and offset are addresses of
 	// them, as a graph needs whose replays draw other numbers each.

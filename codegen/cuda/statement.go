@@ -106,8 +106,12 @@ func (p *printer) launchBounds() string {
 	for _, id := range p.k.Launch.Block {
 		threads = min(threads*max(min(p.k.Scalars.Facts(id).Hi, 1024), 1), 1024)
 	}
-	if p.o.MinBlocks > 0 {
-		return fmt.Sprintf("__launch_bounds__(%d, %d) ", threads, p.o.MinBlocks)
+	blocks := p.o.MinBlocks
+	if blocks <= 0 {
+		blocks = p.k.Launch.Resident
+	}
+	if blocks > 0 {
+		return fmt.Sprintf("__launch_bounds__(%d, %d) ", threads, blocks)
 	}
 	return fmt.Sprintf("__launch_bounds__(%d) ", threads)
 }

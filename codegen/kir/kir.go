@@ -138,6 +138,7 @@ type Launch struct {
 	Cluster     [3]int64
 	Shared      scalar.ID // bytes of the block's memory
 	Cooperative bool      // all blocks must be resident: a grid barrier is used
+	Resident    int       // blocks that registers are left for on a multiprocessor; 0: the compiler's choice
 }
 
 // A Kernel is a function that every thread of a launch runs.

@@ -15,7 +15,7 @@ func (k *Kernel) String() string {
 	p := printer{k: k}
 	p.line("kernel %s, index %s", k.Name, k.Index.Text())
 	p.line("grid %s, block %s, cluster %v, shared %s%s", p.triple(k.Launch.Grid), p.triple(k.Launch.Block), k.Launch.Cluster,
-		p.expr(k.Launch.Shared), flag(k.Launch.Cooperative, ", cooperative"))
+		p.expr(k.Launch.Shared), flag(k.Launch.Cooperative, ", cooperative")+flag(k.Launch.Resident > 0, fmt.Sprintf(", %d resident", k.Launch.Resident)))
 	for _, a := range k.Arguments {
 		p.line("%s", p.argument(&a))
 	}

@@ -142,6 +142,7 @@ func newLowering(a *Analysis, o Options) *lowering {
 		o.Name = "kernel"
 	}
 	b := kir.NewBuilder(o.Name, dtype.Int)
+	b.Kernel().Launch.Resident = a.s.ResidentBlocks()
 	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}, exchanged: map[core.ExprID]*exchange{}, results: map[kir.BufferID]fold{}, additions: map[kir.BufferID]*addition{}, below: map[index]index{}, reads: map[core.ValID][]touch{}, writes: map[core.ValID][]touch{}}
 	l.arguments = newArguments(l)
 	return l

@@ -111,6 +111,7 @@ type Scheduled struct {
 	script   Script     // calls made by Call
 
 	isPromised bool // some axis was split whole
+	resident   int  // blocks that fit a multiprocessor at a time, at least; 0: nothing is asked
 
 	// verified is a mapping of s as it was, for the next call of Map; nil after an
 	// edit. What else may have changed since is compared: see takeMapping.
@@ -185,6 +186,14 @@ func (s *Scheduled) grow() {
 // Fusion returns the scheduled copy of the fusion. Its tables may be read; its
 // scalar table may also be extended.
 func (s *Scheduled) Fusion() *core.Fusion { return s.f }
+
+// SetResidentBlocks asks for so many blocks to fit a multiprocessor at a time, at least;
+// 0 asks for nothing. It bounds the registers of a thread, and lets a compiler use that
+// many: without it one may have loads wait for each other to save registers.
+func (s *Scheduled) SetResidentBlocks(n int) { s.resident = n }
+
+// ResidentBlocks returns what [Scheduled.SetResidentBlocks] set.
+func (s *Scheduled) ResidentBlocks() int { return s.resident }
 
 // Loop returns the loop domain of v.
 func (s *Scheduled) Loop(v core.ValID) []core.AxisID {

@@ -116,6 +116,9 @@ func (s *Scheduled) String() string { return s.Text(true) }
 // loops stem from their dimensions.
 func (s *Scheduled) Text(transforms bool) string {
 	var b strings.Builder
+	if s.resident > 0 {
+		fmt.Fprintf(&b, "%d blocks of a multiprocessor\n", s.resident)
+	}
 	for _, v := range s.Tensors() {
 		b.WriteString(s.tensorText(v, transforms))
 		if d := s.f.Val(v).Def; d != core.NoExpr {

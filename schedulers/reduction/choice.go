@@ -21,6 +21,10 @@ const (
 	blockFlight  = 32 << 10 // bytes that a processor has asked for at a time, at least
 	mostUnroll   = 8
 	warp         = 32
+	mostResident = 32 // blocks of a processor
+	// residentThreads are those of a processor, at least, where blocks are not larger. Not
+	// told so, ptxas keeps registers to 32 and has loads of a step wait for each other.
+	residentThreads = 512
 )
 
 // A layout is the space of a segment, whose dimensions are kept or reduced.
