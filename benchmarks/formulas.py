@@ -209,7 +209,7 @@ def rms_norm_backward(dtype: torch.dtype = BF16) -> Formula:
         return ops.mul(scale, ops.sub(g, ops.mul(y, along))), ops.sum(ops.mul(dy, y), [0])
 
     def eager(dy, x, weight, scale):
-        if x.is_cuda and x.dtype is not torch.float64:
+        if x.is_cuda and x.dtype is not torch.float64 and hasattr(aten, "_fused_rms_norm_backward"):
             return aten._fused_rms_norm_backward(dy, x, weight.shape, scale[:, None], weight, [True] * 2)
         kind = accumulated(x.dtype)
         y, dy, scale = x.to(kind) * scale[:, None], dy.to(kind), scale[:, None]

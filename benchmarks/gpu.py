@@ -91,8 +91,15 @@ def line(name: str, row: dict) -> str:
     return f"{name[:30]:30}" + "".join(map(cell, [OURS, *PEERS, *COPIES, *hand])) + f"  {percent:>11} {noise:>8}"
 
 
-def measure_rows(arguments: argparse.Namespace) -> dict:
-    """What measure_row gives, by the name of the row; each is printed as it comes."""
+def failed(error: Exception) -> dict:
+    """What stands for a row of which the measurement fails, as for want of memory."""
+    why = f"{type(error).__name__}: {error}".split("\n", 1)[0][:300]
+    nothing = {"read": 0, "written": 0, "copy_bytes": 0, "gate": None, "columns": {}, "noise": {}, "wrong": []}
+    return {**nothing, "refused": {OURS: why}}
+
+
+def measure_rows(arguments: argparse.Namespace, seen: Callable[[dict], None]) -> dict:
+    """What measure_row gives, by the name of the row; each is printed as it comes, and `seen` is called with all."""
     driver, cache = Driver(), Cache()
     own = Handwritten(KERNELS, driver)
     wanted = {row.name for row in chosen(arguments)}
@@ -101,7 +108,11 @@ def measure_rows(arguments: argparse.Namespace) -> dict:
     print(f"{'us, dirty/clean':30}" + "".join(f"{x:>15}" for x in head) + "  % copy, A/A %")
     out = {}
     for row in chosen(arguments):
-        out[row.name] = measure_row(row, arguments, cache, own, hand)
+        try:
+            out[row.name] = measure_row(row, arguments, cache, own, hand)
+        except Exception as error:
+            out[row.name] = failed(error)
+        seen(out)
         print(line(row.name, out[row.name]), flush=True)
         gc.collect()
         torch.cuda.empty_cache()
@@ -205,7 +216,7 @@ def chosen(arguments: argparse.Namespace) -> list[Row]:
 
 
 def measure(arguments: argparse.Namespace, keep: Callable[[dict], None]) -> dict:
-    """Everything that is asked for; `keep` is called after each part with what there is."""
+    """Everything that is asked for; `keep` is called after each row and each part with what there is."""
     result = {
         "machine": description(),
         "gpu": gpu(),
@@ -216,7 +227,12 @@ def measure(arguments: argparse.Namespace, keep: Callable[[dict], None]) -> dict
         "host": {},
         "first": {},
     }
-    parts = {"rows": measure_rows, "host": measure_host, "first": measure_first}
+
+    def seen(rows: dict) -> None:
+        result["rows"] = rows
+        keep(result)
+
+    parts = {"rows": partial(measure_rows, seen=seen), "host": measure_host, "first": measure_first}
     gc.disable()
     for part in arguments.only:
         start = time.perf_counter()

@@ -368,13 +368,35 @@ def test_the_line_of_a_row(full):
     assert "-" in gpu.line("bad", full["rows"]["bad"])
 
 
+def test_a_row_that_cannot_be_measured_is_reported(full, monkeypatch):
+    rows = [row for row in BY_NAME.values() if row.name.startswith("cast")]
+    seen = []
+
+    def measure_row(row, *_):
+        if row is rows[1]:
+            raise RuntimeError("out of memory\nat length")
+        return full["rows"]["good"]
+
+    monkeypatch.setattr(gpu, "measure_row", measure_row)
+    monkeypatch.setattr(gpu, "Driver", lambda: None)
+    monkeypatch.setattr(gpu, "Cache", lambda: None)
+    monkeypatch.setattr(gpu, "Handwritten", lambda *_: None)
+    found = gpu.measure_rows(gpu.parsed(["--rows", "^cast"]), lambda x: seen.append(list(x)))
+    assert list(found) == [row.name for row in rows]
+    assert [len(x) for x in seen] == [1, 2, 3]
+    full["rows"] = found
+    text = report.markdown(full)
+    assert f"- {rows[1].name}: not run: RuntimeError: out of memory" in text
+    assert f"| {rows[1].name} | 0 | - |" in text
+
+
 def test_results_are_kept_after_each_part(full, tmp_path, monkeypatch, capsys):
     def failing(arguments):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(gpu.torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(gpu, "gpu", lambda: full["gpu"])
-    monkeypatch.setattr(gpu, "measure_rows", lambda arguments: full["rows"])
+    monkeypatch.setattr(gpu, "measure_rows", lambda arguments, seen: full["rows"])
     monkeypatch.setattr(gpu, "measure_host", lambda arguments: full["host"])
     monkeypatch.setattr(gpu, "measure_first", failing)
     monkeypatch.setenv("BENCHMARK_COMMIT", "abc")
