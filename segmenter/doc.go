@@ -18,7 +18,8 @@
 //     it reads, or that read what it reads, the pair that saves most time first. What is
 //     known of a group is a summary: bytes, instructions, the elements that it runs
 //     over, the axes that it reduces. If that does not say that all goes well, the
-//     schedulers are asked before the groups are joined.
+//     schedulers are asked before the groups are joined. Elements that are needed again
+//     after they were reduced are asked about where rows are short enough to be held.
 //  3. The schedulers are asked about each group that is left. One that none takes is
 //     halved. An expression that none takes alone with what is forwarded to it has that
 //     stored, one that none takes then is a call of torch, and the cut is made again.

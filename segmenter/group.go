@@ -248,27 +248,28 @@ func (p *partition) fits(a, b *group) (why string, sure bool) {
 	if a.reduces == "" {
 		reduces = b
 	}
-	switch again, beyond := p.needsAgain(a, b, reduces); {
+	switch held, beyond := p.needsAgain(a, b, reduces); {
 	case beyond:
 		return "they run over other elements than those that are reduced", false
-	case again && reduces.space > reduces.kept*persistence.LongestRow:
+	case float64(held)*reduces.space > reduces.kept*persistence.LongestRow:
 		return "elements that were reduced are needed again, and are too many to be held", false
 	}
 	return "", false
 }
 
-// needsAgain reports whether the reductions of a and b, of which b does not come first,
-// need elements again that they reduced, and whether a or b runs over more than those.
-// One that reduces is given.
-func (p *partition) needsAgain(a, b, reduces *group) (again, beyond bool) {
-	post := map[int32]bool{}
+// needsAgain returns how many elements are held for each that the reductions of a and b, of
+// which b does not come first, need again, about, and reports whether a or b runs over more
+// than those that are reduced. One that reduces is given. If what is needed again is computed
+// it is taken to be one tensor; of what is loaded each is held.
+func (p *partition) needsAgain(a, b, reduces *group) (held int, beyond bool) {
+	post, again, loads := map[int32]bool{}, false, false
 	nodes := slices.Concat(a.nodes, b.nodes)
 	slices.Sort(nodes)
 	p.work.Visits += len(nodes)
 	for _, i := range nodes {
 		n := &p.nodes[i]
 		if n.space > reduces.space {
-			return again, true
+			return 0, true
 		}
 		isPost := n.reduces != ""
 		for _, v := range n.reads {
@@ -278,8 +279,31 @@ func (p *partition) needsAgain(a, b, reduces *group) (again, beyond bool) {
 			}
 		}
 		post[i] = isPost
+		loads = loads || isPost && n.reduces == "" && slices.ContainsFunc(n.reads, func(v core.ValID) bool { return p.isLoaded(v, a, b, reduces) })
 	}
-	return again, false
+	switch {
+	case !again:
+		return 0, false
+	case !loads:
+		return 1, false
+	}
+	for _, r := range p.merged(a, b, func(core.ValID, int32) {}) {
+		if p.isLoaded(r.val, a, b, reduces) {
+			held++
+		}
+	}
+	return held, false
+}
+
+// isLoaded reports whether v has an element for each that is reduced and is computed by
+// neither a nor b.
+func (p *partition) isLoaded(v core.ValID, a, b, reduces *group) bool {
+	elements := 1.0
+	for _, n := range p.values[v].shape {
+		elements *= float64(n)
+	}
+	d := p.definer(v)
+	return elements == reduces.space && d != a && d != b
 }
 
 // level makes the levels such that a and b can be joined, or changes nothing and

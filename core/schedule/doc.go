@@ -12,6 +12,10 @@
 // answers which axes have the same index, which share a generated loop, and
 // which axis says how often a loop runs.
 //
+// A promise is part of a schedule: an axis that is split whole has no more elements
+// than the capacity, for whatever sizes the kernel runs on
+// ([Scheduled.SplitWhole], [Scheduled.CheckPromises]).
+//
 // # Invariants
 //
 //   - Ids of the fusion keep their meaning in a Scheduled; what edits add has

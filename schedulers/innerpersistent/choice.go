@@ -11,7 +11,8 @@ import (
 // What is known of rows in registers of an H100.
 const (
 	fewElements   = 32       // of a thread, of whatever it holds: more threads do as well up to there
-	mostElements  = 64       // that it may have where a row has no more threads
+	mostElements  = 64       // that it may have where a warp has a row
+	mostSteps     = 16       // more than that spill registers, if their elements are loaded one by one
 	warp          = 32       // threads up to which a row needs no barrier
 	shortRow      = 2048     // elements up to which a warp has a row
 	block         = 128      // threads of a block, at least
@@ -77,9 +78,10 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 	for ; p.Threads <= int64(device.Threads); p.Threads *= 2 {
 		p.Steps = bucket(ceilDiv(vectors, p.Threads))
 		most := int64(fewElements)
-		if p.Threads == warp && length <= shortRow || p.Threads*2 > int64(device.Threads)/2 {
+		if p.Threads == warp && length <= shortRow {
 			most = mostElements
 		}
+		most = min(most, mostSteps*p.Vector)
 		e := p.Steps * p.Vector
 		if most = max(most/max(h.registers, 1), p.Vector); e > most || p.capacity() < length {
 			continue

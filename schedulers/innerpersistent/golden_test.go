@@ -1,0 +1,59 @@
+package innerpersistent
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/internal/golden"
+	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/segmenttext"
+)
+
+// TestChoices compares what is chosen for segments: parameters, what is in registers from
+// one phase to another, and the loops of what is stored.
+func TestChoices(t *testing.T) {
+	golden.Run(t, "testdata/*.txtar", "segment", func(t *testing.T, in, section string) string {
+		g := segmenttext.Read(t, in)
+		require.Empty(t, Scheduler{}.Accept(g, scheduler.Hopper))
+		candidates := Scheduler{}.Candidates(g, scheduler.Hopper)
+		require.LessOrEqual(t, len(candidates), 4)
+		var b strings.Builder
+		if section == "choice" {
+			for _, p := range candidates {
+				fmt.Fprintln(&b, p)
+			}
+			return b.String()
+		}
+		s, err := Scheduler{}.Apply(g, candidates[0])
+		require.NoError(t, err)
+		m, err := s.Verified()
+		require.NoError(t, err)
+		f := s.Fusion()
+		for _, v := range s.Tensors() {
+			isHeld := section == "held" && !f.Val(v).Input && s.Memory(v) == schedule.Local && elements(m, v) > candidates[0].(Params).Vector
+			isOutput := section == "nest" && f.Val(v).Def != core.NoExpr && s.Memory(v) == schedule.Global
+			if isHeld || isOutput {
+				fmt.Fprintf(&b, "%s %v %s\n", f.Name(v), f.Val(v).DType, s.LoopText(v))
+			}
+		}
+		return b.String()
+	})
+}
+
+// elements returns how many of v a thread has at a time.
+func elements(m *schedule.Mapping, v core.ValID) int64 {
+	s, n := m.Scheduled(), int64(1)
+	for _, a := range s.Loop(v)[s.Position(v):] {
+		if p := m.Parallel(a); p.IsBlock() || p.IsThread() || s.Fusion().Axis(a).Kind != core.Iter {
+			continue
+		}
+		e, _ := s.Fusion().Scalars().ConstInt(s.Fusion().Axis(a).Extent)
+		n *= e
+	}
+	return n
+}
