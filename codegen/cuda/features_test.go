@@ -96,6 +96,34 @@ func moves() *kir.Kernel {
 	return b.Kernel()
 }
 
+// policies sets z to x + y, and then y to x, by 4, 8 and 16 bytes and by both policies.
+func policies() *kir.Kernel {
+	b := kir.NewBuilder("policies", dtype.Int32)
+	n := b.T.Int(384)
+	x, y, z := b.Input("x", dtype.Float, n), b.Global("y", dtype.Float, n), b.Global("z", dtype.Float, n)
+	for _, id := range []kir.BufferID{x, y, z} {
+		b.Kernel().Buffers[id].Align = 16
+	}
+	from := b.T.Mul(b.Thread(0, 16), b.T.Int(24))
+	for _, hint := range []kir.CacheHint{kir.CacheEvictFirst, kir.CacheEvictLast} {
+		for _, width := range []int64{1, 2, 4} {
+			r, s := b.Local("r", dtype.Float, 4), b.Local("s", dtype.Float, 4)
+			for k := int64(0); k < 4; k += width {
+				global, local := b.T.Add(from, b.T.Int(k)), b.T.Int(k)
+				b.Add(kir.Move{Dst: b.Vector(int(width), r, local), Src: b.Vector(int(width), x, global), Cache: hint})
+				b.Add(kir.Move{Dst: b.Vector(int(width), s, local), Src: b.Vector(int(width), y, global), Cache: hint})
+				for e := k; e < k+width; e++ {
+					b.Store(b.Op(core.AddOp, b.Load(r, b.T.Int(e)), b.Load(s, b.T.Int(e))), s, b.T.Int(e))
+				}
+				b.Add(kir.Move{Dst: b.Vector(int(width), z, global), Src: b.Vector(int(width), s, local), Cache: hint})
+				b.Add(kir.Move{Dst: b.Vector(int(width), y, global), Src: b.Vector(int(width), r, local), Cache: hint})
+			}
+			from = b.T.Add(from, b.T.Int(4))
+		}
+	}
+	return b.Kernel()
+}
+
 // blockSum leaves the sum of r over a block of 128 threads in r of each.
 func blockSum(b *kir.Builder, t scalar.ID, r, scratch kir.BufferID) {
 	warp := func() {

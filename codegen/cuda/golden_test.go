@@ -39,6 +39,12 @@ var features = []feature{
 				}
 				return float64(i % 3)
 			})}},
+	{name: "policies", note: "Loads and stores by policies of the second cache: of what is constant, and of what is not.", kernel: policies,
+		arguments: func() []any {
+			return []any{memoryOf(counted(dtype.Float, 384, sample)), memoryOf(counted(dtype.Float, 384, func(i int) float64 { return sample(i / 2) })), room(dtype.Float, 384)}
+		},
+		outputs: map[int][]scalar.Value{1: counted(dtype.Float, 384, sample),
+			2: counted(dtype.Float, 384, func(i int) float64 { return sample(i) + sample(i/2) })}},
 	{name: "ticket", note: "A reduction over warps, block and grid; the last block to arrive combines.", kernel: ticket,
 		arguments: func() []any {
 			return []any{1000, memoryOf(counted(dtype.Float, 1000, sample)), room(dtype.Float, 1), room(dtype.Float, 8), room(dtype.Int, 1)}

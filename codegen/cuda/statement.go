@@ -319,7 +319,14 @@ func (p *printer) move(s *kir.Move) {
 	function := "move"
 	from, to := &p.k.Buffers[s.Src.Buffer], &p.k.Buffers[s.Dst.Buffer]
 	streaming := s.Cache == kir.CacheStreaming
+	policy := map[kir.CacheHint]string{kir.CacheEvictFirst: "EvictFirst", kir.CacheEvictLast: "EvictLast"}[s.Cache]
 	switch {
+	case policy != "" && p.isConstant(from):
+		function = "moveReadOnly" + policy
+	case policy != "" && from.Space == kir.Global:
+		function = "move" + policy
+	case policy != "" && to.Space == kir.Global:
+		function = "store" + policy
 	case p.isConstant(from) && streaming:
 		function = "moveReadOnlyStreaming"
 	case p.isConstant(from):

@@ -346,9 +346,13 @@ const (
 type CacheHint uint8
 
 const (
-	CacheDefault   CacheHint = iota
-	CacheStreaming           // read or written once
+	CacheDefault    CacheHint = iota
+	CacheStreaming            // read or written once
+	CacheEvictFirst           // given up first by the second cache
+	CacheEvictLast            // and last
 )
+
+var cacheNames = [...]string{"", " (streaming)", " (evict first)", " (evict last)"}
 
 // An UnrollMode is what the compiler is told of a loop.
 type UnrollMode uint8

@@ -163,7 +163,7 @@ func (p *printer) head(s Statement) string {
 	case Send:
 		return fmt.Sprintf("%s of block %s = %s", p.access(&s.Dst), p.expr(s.Rank), p.value(s.Value))
 	case Move:
-		return fmt.Sprintf("%s = %s%s", p.access(&s.Dst), p.access(&s.Src), flag(s.Cache == CacheStreaming, " (streaming)"))
+		return fmt.Sprintf("%s = %s%s", p.access(&s.Dst), p.access(&s.Src), cacheNames[s.Cache])
 	case AsyncCopy:
 		text := fmt.Sprintf("async %s = %s", p.access(&s.Dst), p.access(&s.Src))
 		if s.Guard != scalar.None {

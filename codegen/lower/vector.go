@@ -85,6 +85,13 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	})
 }
 
+// kirCache has no level of caches: it is the device that decides those.
+var kirCache = map[schedule.CacheHint]kir.CacheHint{
+	schedule.CacheStreaming:  kir.CacheStreaming,
+	schedule.CacheEvictFirst: kir.CacheEvictFirst,
+	schedule.CacheEvictLast:  kir.CacheEvictLast,
+}
+
 // moveVector emits the copy of a vector, of the elements srcs, by one instruction on each
 // side. What a reduction keeps in registers in a wider type than its own is rounded.
 func (l *lowering) moveVector(v core.ValID, dst, src kir.Access, srcs []kir.Access) {
@@ -95,10 +102,7 @@ func (l *lowering) moveVector(v core.ValID, dst, src kir.Access, srcs []kir.Acce
 		}
 		src = l.b.Vector(src.Width, id, l.t.Int(0))
 	}
-	cache := kir.CacheDefault
-	if l.s.CacheHint(v) == schedule.CacheStreaming {
-		cache = kir.CacheStreaming
-	}
+	cache := kirCache[l.s.CacheHint(v)]
 	if !l.isLocal(dst) && !l.isLocal(src) { // by way of registers
 		id := l.b.Local(l.name("vector"), l.b.Kernel().Buffers[src.Buffer].DType, int64(src.Width))
 		through := l.b.Vector(src.Width, id, l.t.Int(0))

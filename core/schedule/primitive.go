@@ -83,7 +83,8 @@ var enumerations = map[ParameterKind]*Enumeration{
 	MemoryParameter: {"MemoryType", []member{{"local", int(Local)}, {"shared", int(Shared)}, {"global", int(Global)}, {"tensor", -1}, {"symmetric", -1}}},
 	CopyParameter:   {"LoadStoreOpType", []member{{"set", int(PlainCopy)}, {"load_matrix", int(LoadMatrix)}, {"cp_async", int(AsyncCopy)}, {"tma", int(BulkCopy)}}},
 	CacheParameter: {"CacheOp", []member{{"unspecified", int(CacheUnspecified)}, {"all_levels", int(CacheAllLevels)},
-		{"streaming", int(CacheStreaming)}, {"global", int(CacheGlobal)}}},
+		{"streaming", int(CacheStreaming)}, {"global", int(CacheGlobal)},
+		{"evict_first", int(CacheEvictFirst)}, {"evict_last", int(CacheEvictLast)}}},
 }
 
 func init() { enumerations[ParallelsParameter] = enumerations[ParallelParameter] }

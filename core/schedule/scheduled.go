@@ -69,7 +69,8 @@ const (
 	BulkCopy  // TMA
 )
 
-// A CacheHint tells at which levels a load is cached.
+// A CacheHint tells how a copy uses the caches: at which levels a load is cached, or
+// which of the lines that it touches the second level gives up first or last.
 type CacheHint uint8
 
 const (
@@ -77,6 +78,8 @@ const (
 	CacheAllLevels
 	CacheStreaming
 	CacheGlobal
+	CacheEvictFirst // nobody reads it soon
+	CacheEvictLast  // it is read again soon
 )
 
 // A Swizzle permutes the columns of an allocation domain: element (row, column)

@@ -39,6 +39,9 @@ var featureNames = map[string]string{
 	"random":      "random numbers are made",
 	"hoist":       "an index expression has a name",
 	"inplace":     "an output is written to the memory of an input",
+	"streaming":   "something is moved that is read or written once",
+	"evict_first": "something is moved that the second cache gives up first",
+	"evict_last":  "and last",
 }
 
 // features returns the words that hold of a kernel.
@@ -75,6 +78,9 @@ func features(x *subject) map[string]bool {
 		switch s := s.(type) {
 		case kir.Move:
 			has[fmt.Sprintf("vector%d", s.Dst.Width)] = true
+			has["streaming"] = has["streaming"] || s.Cache == kir.CacheStreaming
+			has["evict_first"] = has["evict_first"] || s.Cache == kir.CacheEvictFirst
+			has["evict_last"] = has["evict_last"] || s.Cache == kir.CacheEvictLast
 		case *kir.For:
 			has["unroll"] = has["unroll"] || s.Unroll == kir.UnrollFull
 			has["loop"] = has["loop"] || s.Unroll != kir.UnrollFull

@@ -79,6 +79,140 @@ __device__ inline void storeStreaming(void* to, const void* from) {
   __stcs((Type*)to, *(const Type*)from);
 }
 
+//@ policyEvictFirst
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+__device__ inline unsigned long long policyEvictFirst() {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+#endif
+
+//@ policyEvictLast
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+__device__ inline unsigned long long policyEvictLast() {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+#endif
+
+//@ loadBy needs words
+// Loads 4, 8 or 16 bytes by a policy of the second cache. What some thread writes stays in
+// order with other accesses.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <int Bytes, bool Constant>
+__device__ inline void loadBy(void* to, const void* from, unsigned long long policy) {
+  typename Words<Bytes>::Type v;
+  if constexpr (Bytes == 16) {
+    if constexpr (Constant)
+      asm("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+          : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+          : "l"(from), "l"(policy));
+    else
+      asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+                   : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                   : "l"(from), "l"(policy)
+                   : "memory");
+  } else if constexpr (Bytes == 8) {
+    if constexpr (Constant)
+      asm("ld.global.nc.L1::no_allocate.L2::cache_hint.v2.u32 {%0, %1}, [%2], %3;" : "=r"(v.x), "=r"(v.y) : "l"(from), "l"(policy));
+    else
+      asm volatile("ld.global.L2::cache_hint.v2.u32 {%0, %1}, [%2], %3;" : "=r"(v.x), "=r"(v.y) : "l"(from), "l"(policy) : "memory");
+  } else {
+    if constexpr (Constant)
+      asm("ld.global.nc.L1::no_allocate.L2::cache_hint.u32 %0, [%1], %2;" : "=r"(v) : "l"(from), "l"(policy));
+    else
+      asm volatile("ld.global.L2::cache_hint.u32 %0, [%1], %2;" : "=r"(v) : "l"(from), "l"(policy) : "memory");
+  }
+  *(typename Words<Bytes>::Type*)to = v;
+}
+#endif
+
+//@ storeBy needs words
+// Stores 4, 8 or 16 bytes by a policy of the second cache.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <int Bytes>
+__device__ inline void storeBy(void* to, const void* from, unsigned long long policy) {
+  const typename Words<Bytes>::Type v = *(const typename Words<Bytes>::Type*)from;
+  if constexpr (Bytes == 16)
+    asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "l"(policy)
+                 : "memory");
+  else if constexpr (Bytes == 8)
+    asm volatile("st.global.L2::cache_hint.v2.u32 [%0], {%1, %2}, %3;" ::"l"(to), "r"(v.x), "r"(v.y), "l"(policy) : "memory");
+  else
+    asm volatile("st.global.L2::cache_hint.u32 [%0], %1, %2;" ::"l"(to), "r"(v), "l"(policy) : "memory");
+}
+#endif
+
+//@ moveReadOnlyEvictFirst needs moveReadOnly policyEvictFirst loadBy
+// Of data that no thread writes, which nobody reads soon.
+template <int Bytes>
+__device__ inline void moveReadOnlyEvictFirst(void* to, const void* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (Bytes >= 4)
+    loadBy<Bytes, true>(to, from, policyEvictFirst());
+  else
+#endif
+    moveReadOnly<Bytes>(to, from);
+}
+
+//@ moveEvictFirst needs move policyEvictFirst loadBy
+template <int Bytes>
+__device__ inline void moveEvictFirst(void* to, const void* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (Bytes >= 4)
+    loadBy<Bytes, false>(to, from, policyEvictFirst());
+  else
+#endif
+    move<Bytes>(to, from);
+}
+
+//@ storeEvictFirst needs move policyEvictFirst storeBy
+template <int Bytes>
+__device__ inline void storeEvictFirst(void* to, const void* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (Bytes >= 4)
+    storeBy<Bytes>(to, from, policyEvictFirst());
+  else
+#endif
+    move<Bytes>(to, from);
+}
+
+//@ moveReadOnlyEvictLast needs moveReadOnly policyEvictLast loadBy
+// Of data that no thread writes, which is read again soon.
+template <int Bytes>
+__device__ inline void moveReadOnlyEvictLast(void* to, const void* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (Bytes >= 4)
+    loadBy<Bytes, true>(to, from, policyEvictLast());
+  else
+#endif
+    moveReadOnly<Bytes>(to, from);
+}
+
+//@ moveEvictLast needs move policyEvictLast loadBy
+template <int Bytes>
+__device__ inline void moveEvictLast(void* to, const void* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (Bytes >= 4)
+    loadBy<Bytes, false>(to, from, policyEvictLast());
+  else
+#endif
+    move<Bytes>(to, from);
+}
+
+//@ storeEvictLast needs move policyEvictLast storeBy
+template <int Bytes>
+__device__ inline void storeEvictLast(void* to, const void* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (Bytes >= 4)
+    storeBy<Bytes>(to, from, policyEvictLast());
+  else
+#endif
+    move<Bytes>(to, from);
+}
+
 //@ readOnly needs bitCast words
 // An element that no thread writes.
 template <class T>
