@@ -103,8 +103,8 @@ func TestChoose(t *testing.T) {
 		{"short rows", reduction, "reduction", []int64{30, 7}, "inner reduction: 8x16 threads"},
 		{"long rows", reduction, "reduction", []int64{300, 100000}, "inner reduction: 1024x1 threads, vectors of 4 elements, 4 steps at a time"},
 		{"few long rows", reduction, "reduction", []int64{3, 100000}, "inner reduction: 512x1 threads, vectors of 4 elements, 4 steps at a time, in 8 blocks"},
-		{"rows", normalization, "inner persistent", []int64{4096, 4096}, "inner persistent: 1 rows a block, 128 threads a row, 8 steps of 4 elements each, a held byte at 3"},
-		{"short rows that are needed again", normalization, "inner persistent", []int64{4096, 7}, "inner persistent: 16 rows a block, 8 threads a row, 1 steps of 1 elements each, a held byte at 3"},
+		{"rows", normalization, "inner_persistent", []int64{4096, 4096}, "inner persistent: 1 rows a block, 128 threads a row, 8 steps of 4 elements each, a held byte at 3"},
+		{"short rows that are needed again", normalization, "inner_persistent", []int64{4096, 7}, "inner persistent: 16 rows a block, 8 threads a row, 1 steps of 1 elements each, a held byte at 3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g, s, refusals := choose(t, test.text, test.shape...)
@@ -144,37 +144,37 @@ func TestRefusals(t *testing.T) {
 		{"long rows", normalization, []int64{3, 1 << 17}, []core.Refusal{
 			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 			{By: "reduction", Rule: "persistence", Tensor: "tv3", Sentence: "tv3 combines tv1, the result of a reduction, with elements along what was reduced, which must be kept meanwhile"},
-			{By: "inner persistent", Rule: "row too wide", Tensor: "tv1", Sentence: "the rows that are reduced to tv1 have 131072 elements, of each of which 4 bytes are held: the registers of a block have no room for so many"},
+			{By: "inner_persistent", Rule: "row too wide", Tensor: "tv1", Sentence: "the rows that are reduced to tv1 have 131072 elements, of each of which 4 bytes are held: the registers of a block have no room for so many"},
 		}},
 		{"columns", columns, []int64{7, 300}, []core.Refusal{
 			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 			{By: "reduction", Rule: "persistence", Tensor: "tv3", Sentence: "tv3 combines tv1, the result of a reduction, with elements along what was reduced, which must be kept meanwhile"},
-			{By: "inner persistent", Rule: "outer reduction", Tensor: "tv1", Sentence: "tv1 is reduced along dimensions outside of dimension 1 in memory"},
+			{By: "inner_persistent", Rule: "outer reduction", Tensor: "tv1", Sentence: "tv1 is reduced along dimensions outside of dimension 1 in memory"},
 		}},
 		{"rows and columns", crossed, []int64{7, 300}, []core.Refusal{
 			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 			{By: "reduction", Rule: "persistence", Tensor: "tv4", Sentence: "tv4 is reduced from what is computed with tv1, the result of another reduction"},
-			{By: "inner persistent", Rule: "mixed rows", Tensor: "tv4", Sentence: "tv4 is reduced along other dimensions than tv1"},
+			{By: "inner_persistent", Rule: "mixed rows", Tensor: "tv4", Sentence: "tv4 is reduced along other dimensions than tv1"},
 		}},
 		{"two outputs", two, []int64{3}, []core.Refusal{
 			{By: "pointwise", Rule: "reference", Tensor: "tv3", Sentence: "tv3 has dimensions that output tv2 has not, and no other output has those of all tensors"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
-			{By: "inner persistent", Rule: "operation", Sentence: "nothing is reduced"},
+			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 		}},
 		{"slices of one tensor", slices, []int64{8, 8}, []core.Refusal{ // what one thread would copy in full
 			{By: "pointwise", Rule: "reference", Tensor: "tv2", Sentence: "tv2 has dimensions that output tv1 has not, and no other output has those of all tensors"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
-			{By: "inner persistent", Rule: "operation", Sentence: "nothing is reduced"},
+			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 		}},
 		{"loops that do not lead from one to the other", split, []int64{20, 320, 1, 50}, []core.Refusal{
 			{By: "pointwise", Rule: "loops", Tensor: "tv1", Sentence: "tv1 would be computed by one thread: its loops have nothing to do with those of other outputs"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
-			{By: "inner persistent", Rule: "operation", Sentence: "nothing is reduced"},
+			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 		}},
 		{"scan", scanned, []int64{8}, []core.Refusal{
 			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
 			{By: "reduction", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
-			{By: "inner persistent", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
+			{By: "inner_persistent", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

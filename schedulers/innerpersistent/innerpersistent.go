@@ -48,7 +48,7 @@ func (p Params) capacity() int64 { return p.Threads * p.Steps * p.Vector }
 // Scheduler is the scheduler of this package.
 type Scheduler struct{}
 
-const name = "inner persistent"
+const name = "inner_persistent" // as the enumeration SchedulerType of Python has it
 
 func (Scheduler) Name() string { return name }
 

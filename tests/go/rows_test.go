@@ -218,7 +218,7 @@ func TestRows(t *testing.T) {
 					kernels := rowKernel(t, p.text, p.inputs, name, rows, length)
 					if length > 1 {
 						require.Len(t, kernels, 1)
-						require.Equal(t, "inner persistent", kernels[0].Scheduler)
+						require.Equal(t, "inner_persistent", kernels[0].Scheduler)
 					}
 					for _, c := range kernels {
 						require.Equal(t, segmenter.Kernel, c.Kind)
