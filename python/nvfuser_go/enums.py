@@ -72,7 +72,9 @@ SchedulerType = _enum(
     "The kind of a segment's schedule.",
 )
 MemoryType = _enum("MemoryType", "local shared global tensor symmetric", "Where a tensor lives inside a kernel.")
-CacheOp = _enum("CacheOp", "unspecified all_levels streaming global evict_first evict_last", "The cache policy of a copy.")
+CacheOp = _enum(
+    "CacheOp", "unspecified all_levels streaming global evict_first evict_last", "The cache policy of a copy."
+)
 LoadStoreOpType = _enum("LoadStoreOpType", "set load_matrix cp_async tma", "The instruction of a copy.")
 IdMappingMode = _enum("IdMappingMode", "exact almost_exact broadcast permissive loop", "Which axes count as one.")
 CommunicatorBackend = _enum("CommunicatorBackend", "nccl ucc cuda", "The library that moves data between devices.")

@@ -82,8 +82,9 @@ class PointwiseParams(HeuristicParams):
 class ReductionParams(HeuristicParams):
     """The schedule of reductions: for the inner and outer reduced dimensions and the others, what runs them.
 
-    What counts: fastest_dim, whether the innermost dimension is reduced, and lparams.bdimx and bdimy, the threads along
-    what is reduced and what is kept if it is, else along what is kept and what is reduced.
+    What counts of a reduction: fastest_dim, whether the innermost dimension is reduced, and lparams.bdimx and bdimy,
+    the threads along what is reduced and what is kept if it is, else along what is kept and what is reduced. Of
+    persistent rows and columns: the threads, the elements of a vector and the steps of a thread that of_choice() fills in.
     """
 
     __hash__ = HeuristicParams.__hash__
@@ -200,23 +201,51 @@ class MatmulParams(HeuristicParams):
     async_gmem_load_operands: bool = False
 
 
+# The parameters that count, by scheduler, with the fields of its choice that they are.
+_COUNTING = {
+    SchedulerType.pointwise: {"bdimx": "Threads", "unroll_factor_inner": "Unroll", "vectorization_factor": "Vector"},
+    SchedulerType.reduction: {"fastest_dim": "Inner", "bdimx": "Lanes", "bdimy": "Rows"},
+    SchedulerType.inner_persistent: {
+        "bdimx": "Threads",
+        "bdimy": "Rows",
+        "unroll_factor_inner_reduction": "Vector",
+        "batches_per_block_inner_reduction": "Steps",
+    },
+    SchedulerType.outer_persistent: {
+        "bdimx": "Lanes",
+        "bdimy": "Rows",
+        "unroll_factor_iter_dom": "Vector",
+        "batches_per_block_outer_reduction": "Steps",
+    },
+    SchedulerType.inner_outer_persistent: {
+        "bdimy": "Rows",
+        "unroll_factor_inner_reduction": "Vector",
+        "batches_per_block_inner_reduction": "Steps",
+    },
+}
+
+
+def _place(params: HeuristicParams, name: str) -> Any:
+    """What has the parameter called name: params, or its launch parameters."""
+    return params if hasattr(params, name) else params.lparams
+
+
 def of_choice(kind: SchedulerType, choice: dict[str, Any], inputs: list[Any]) -> HeuristicParams:
     """The structure that shows a scheduler's choice for inputs; `choice_of` and `inputs_like` are its inverses."""
     params: HeuristicParams
     if kind is SchedulerType.pointwise:
-        params = PointwiseParams(unroll_factor_inner=choice["Unroll"], vectorization_factor=max(choice["Vector"], 1))
-        params.lparams.bdimx = choice["Threads"]
+        params = PointwiseParams()
     else:
-        inner, kept, reduced = choice["Inner"], choice["Kept"], choice["Reduced"]
-        params = ReductionParams(
-            fastest_dim=inner,
-            cross_block_inner_reduction=inner and reduced > 1,
-            cross_block_outer_reduction=not inner and reduced > 1,
-            cross_grid_inner_reduction=inner and choice["Blocks"] > 1,
-            cross_grid_outer_reduction=not inner and choice["Blocks"] > 1,
-            multiple_reds_per_blk=kept > 1,
-        )
-        params.lparams.bdimx, params.lparams.bdimy = (reduced, kept) if inner else (kept, reduced)
+        params = ReductionParams(scheduler_type=kind, persistent_kernel=kind is not SchedulerType.reduction)
+    for name, field_name in _COUNTING[kind].items():
+        value = choice[field_name]
+        setattr(_place(params, name), name, value if isinstance(value, bool) else max(value, 1))
+    if kind is SchedulerType.reduction:
+        inner, across = choice["Inner"], choice["Lanes" if choice["Inner"] else "Rows"] > 1
+        params.cross_block_inner_reduction, params.cross_block_outer_reduction = inner and across, not inner and across  # type: ignore[attr-defined]
+        several = choice["Blocks"] > 1
+        params.cross_grid_inner_reduction, params.cross_grid_outer_reduction = inner and several, not inner and several  # type: ignore[attr-defined]
+        params.multiple_reds_per_blk = choice["Rows" if inner else "Lanes"] > 1  # type: ignore[attr-defined]
     params._choice = choice  # type: ignore[attr-defined] # of the structure, not a parameter
     params._inputs = [_like(x) for x in inputs]  # type: ignore[attr-defined]
     return params
@@ -227,14 +256,10 @@ def choice_of(params: HeuristicParams) -> dict[str, Any]:
 
     Raises InvalidArgument for a structure that no scheduler has.
     """
-    choice = getattr(params, "_choice", {})
-    x, y = params.lparams.bdimx, params.lparams.bdimy
-    if isinstance(params, PointwiseParams):
-        return choice | {"Threads": x, "Unroll": params.unroll_factor_inner, "Vector": params.vectorization_factor}
-    if isinstance(params, ReductionParams):
-        inner = params.fastest_dim
-        return choice | {"Inner": inner, "Kept": y if inner else x, "Reduced": x if inner else y}
-    raise InvalidArgument(f"schedule(): there is no scheduler for {type(params).__name__}")
+    counting = _COUNTING.get(params.scheduler_type)
+    if counting is None or not isinstance(params, PointwiseParams | ReductionParams):
+        raise InvalidArgument(f"schedule(): there is no scheduler for {type(params).__name__}")
+    return getattr(params, "_choice", {}) | {f: getattr(_place(params, name), name) for name, f in counting.items()}
 
 
 def inputs_like(params: HeuristicParams) -> list[Any]:

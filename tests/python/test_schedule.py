@@ -475,13 +475,28 @@ def test_schedulers():
     assert (params.fastest_dim, params.lparams.bdimx) == (True, 128)
     assert hash(params) == hash(fd.sched.compute_heuristics(fd.fusion, SchedulerType.reduction, [t]))
     assert "fastest_dim=True" in str(params)
-    params.lparams.bdimx = 32
+    params.lparams.bdimx = 64
     fd.sched.schedule(fd.fusion, SchedulerType.reduction, params)
-    assert '"Reduced": 32' in fd.sched.script()
+    assert '"Lanes": 64' in fd.sched.script()
     assert torch.allclose(fd.manual_execute([t], params)[0], t.relu().sum(1), atol=1e-5)
     with pytest.raises(InvalidArgument, match="is scheduled already"):
         fd.sched.schedule(fd.fusion, SchedulerType.reduction, params)
     assert s.definition() is not None
+
+
+def test_a_scheduler_of_rows():
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1, -1], True)
+        fd.add_output(x / fd.ops.broadcast(fd.ops.sum(x, dims=[1]), [False, True]))
+    t = torch.rand(13, 70) + 1
+    params = fd.sched.compute_heuristics(fd.fusion, SchedulerType.inner_persistent, [t])
+    assert isinstance(params, ReductionParams)
+    assert (params.scheduler_type, params.persistent_kernel) == (SchedulerType.inner_persistent, True)
+    assert params.lparams.bdimx * params.unroll_factor_inner_reduction * params.batches_per_block_inner_reduction >= 70
+    params.lparams.bdimy *= 2
+    fd.sched.schedule(fd.fusion, SchedulerType.inner_persistent, params)
+    assert f'"Rows": {params.lparams.bdimy}' in fd.sched.script()
+    assert torch.allclose(fd.manual_execute([t], params)[0], t / t.sum(1, keepdim=True))
 
 
 def test_a_scheduler_by_inputs():
@@ -516,7 +531,7 @@ def test_errors_of_schedulers():
     with pytest.raises(InvalidArgument, match=r"are of SchedulerType.reduction, not of SchedulerType.pointwise"):
         fd.sched.schedule(fd.fusion, SchedulerType.pointwise, params)
     params.lparams.bdimx = -3
-    with pytest.raises(Unsupported, match="factor is -3; it must be positive"):
+    with pytest.raises(Unsupported, match="-3x16 threads is not possible"):
         fd.sched.schedule(fd.fusion, SchedulerType.reduction, params)
     params.lparams.bdimx = "many"
     with pytest.raises(InvalidArgument, match="are not those of reduction"):
