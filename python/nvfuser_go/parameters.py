@@ -84,7 +84,8 @@ class ReductionParams(HeuristicParams):
 
     What counts of a reduction: fastest_dim, whether the innermost dimension is reduced, and lparams.bdimx and bdimy,
     the threads along what is reduced and what is kept if it is, else along what is kept and what is reduced. Of
-    persistent rows and columns: the threads, the elements of a vector and the steps of a thread that of_choice() fills in.
+    persistent rows and columns: the threads, the elements of a vector and the steps of a thread that of_choice() fills
+    in.
     """
 
     __hash__ = HeuristicParams.__hash__
