@@ -104,6 +104,7 @@ func TestChoose(t *testing.T) {
 		{"long rows", reduction, "reduction", []int64{300, 100000}, "inner reduction: 1024x1 threads, vectors of 4 elements, 4 steps at a time"},
 		{"few long rows", reduction, "reduction", []int64{3, 100000}, "inner reduction: 512x1 threads, vectors of 4 elements, 4 steps at a time, in 8 blocks"},
 		{"rows", normalization, "inner_persistent", []int64{4096, 4096}, "inner persistent: 1 rows a block, 128 threads a row, 8 steps of 4 elements each, a held byte at 3"},
+		{"rows of a cluster", normalization, "inner_persistent", []int64{4096, 65536}, "inner persistent: 1 rows a block, 256 threads a row in each of 8 blocks, 8 steps of 4 elements each, a held byte at 3"},
 		{"short rows that are needed again", normalization, "inner_persistent", []int64{4096, 7}, "inner persistent: 16 rows a block, 8 threads a row, 1 steps of 1 elements each, a held byte at 3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -141,10 +142,10 @@ func TestRefusals(t *testing.T) {
 		shape      []int64
 		want       []core.Refusal
 	}{
-		{"long rows", normalization, []int64{3, 1 << 17}, []core.Refusal{
+		{"long rows", normalization, []int64{3, 1 << 19}, []core.Refusal{
 			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 			{By: "reduction", Rule: "persistence", Tensor: "tv3", Sentence: "tv3 combines tv1, the result of a reduction, with elements along what was reduced, which must be kept meanwhile"},
-			{By: "inner_persistent", Rule: "row too wide", Tensor: "tv1", Sentence: "the rows that are reduced to tv1 have 131072 elements, of each of which 4 bytes are held: the registers of a block have no room for so many"},
+			{By: "inner_persistent", Rule: "row too wide", Tensor: "tv1", Sentence: "the rows that are reduced to tv1 have 524288 elements, of each of which 4 bytes are held: the registers of a block, or of a cluster if there are, have no room for so many"},
 		}},
 		{"columns", columns, []int64{7, 300}, []core.Refusal{
 			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},

@@ -20,6 +20,9 @@ const (
 	registers     = 64 << 10 // of a processor
 	baseRegisters = 32       // that a thread has beside what it holds
 	mostRegisters = 128
+
+	clusterThreads = 256      // of a block of a cluster, at least
+	clusterBytes   = 32 << 10 // that a block of it holds, where it may have more blocks
 )
 
 // buckets are the numbers of steps of a thread that kernels are made for: rows of similar
@@ -47,14 +50,14 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	if len(all) == 0 {
 		f, h := a.g.Fusion, a.facts.held[holding{persistence.Tight, true}]
 		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "row too wide", a.facts.reference,
-			"the rows that are reduced to %s have %d elements, of each of which %d bytes are held: the registers of a block have no room for so many", f.Name(a.facts.reference), a.length, h.bytes)}}
+			"the rows that are reduced to %s have %d elements, of each of which %d bytes are held: the registers of a block, or of a cluster if there are, have no room for so many", f.Name(a.facts.reference), a.length, h.bytes)}}
 	}
 	slices.Reverse(all) // the last one is the first that leaves registers free
 	single := all[0]
 	single.Vector, single.Steps = 1, 0
-	if single.Steps = ceilDiv(a.length, single.Threads); single.Steps > mostElements {
+	if single.Steps = ceilDiv(a.length, single.Threads*single.Cluster); single.Steps > mostElements {
 		single.Threads = min(int64(device.Threads), single.Threads*ceilDiv(single.Steps, mostElements))
-		single.Steps = ceilDiv(a.length, single.Threads)
+		single.Steps = ceilDiv(a.length, single.Threads*single.Cluster)
 	}
 	single.Steps, single.Rows = bucket(max(single.Steps, 1)), 1
 	if single != all[0] && single.capacity() >= a.length { // needs nothing to be known of sizes
@@ -66,7 +69,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 // fit returns the parameters with the fewest threads a row that have room for the rows.
 func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params, bool) {
 	length := max(a.length, 1)
-	p := Params{Vector: min(a.space.Cheapest(a.kept, 1).Elements, length), Price: price}
+	p := Params{Vector: min(a.space.Cheapest(a.kept, 1).Elements, length), Price: price, Cluster: 1}
 	for p.Vector > 1 && p.Vector*2 > length {
 		p.Vector /= 2
 	}
@@ -75,8 +78,22 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 	for p.Threads < min(warp, vectors) && (p.Threads < 8 || 4*p.Threads <= vectors) {
 		p.Threads *= 2
 	}
+	if a.widen(&p, h, vectors, device) {
+		p.Rows = a.rowsOf(p, device)
+		return p, true
+	}
+	p.Threads, p.Rows = clusterThreads, 1
+	for p.Cluster = 2; 2*p.Cluster <= int64(device.Cluster) && length*h.bytes > p.Cluster*clusterBytes; {
+		p.Cluster *= 2
+	}
+	return p, p.Cluster <= int64(device.Cluster) && a.widen(&p, h, vectors, device)
+}
+
+// widen gives a row twice the threads in a block until they have room for it.
+func (a *analysis) widen(p *Params, h held, vectors int64, device scheduler.Device) bool {
+	length := max(a.length, 1)
 	for ; p.Threads <= int64(device.Threads); p.Threads *= 2 {
-		p.Steps = bucket(ceilDiv(vectors, p.Threads))
+		p.Steps = bucket(ceilDiv(vectors, p.Threads*p.Cluster))
 		most := int64(fewElements)
 		if p.Threads == warp && length <= shortRow {
 			most = mostElements
@@ -86,13 +103,11 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 		if most = max(most/max(h.registers, 1), p.Vector); e > most || p.capacity() < length {
 			continue
 		}
-		if a.registersOf(p) > min(mostRegisters, registers/max(p.Threads, block)) {
-			continue
+		if a.registersOf(*p) <= min(mostRegisters, registers/max(p.Threads, block)) {
+			return true
 		}
-		p.Rows = a.rowsOf(p, device)
-		return p, true
 	}
-	return p, false
+	return false
 }
 
 // registersOf estimates the registers of a thread.

@@ -6,10 +6,11 @@
 // it in registers, in steps of a vector each; loops over them have constant extents, which
 // a row must not exceed ([schedule.Scheduled.SplitWhole]), so that a kernel serves rows of
 // many lengths and any number of them. Threads of a row exchange what they reduce within a
-// warp or a block. What is held between the phases of a row is found by package persistence.
+// warp, a block or, of rows too long for that, a cluster of blocks. What is held between the phases of a row is found by package persistence.
 // Means and variances are computed in two passes over what is held.
 //
-// Rows that do not fit in the registers of a block are refused.
+// Rows that do not fit in the registers of a block, or a cluster where there are, are
+// refused.
 package innerpersistent
 
 import (
@@ -27,13 +28,18 @@ import (
 type Params struct {
 	Vector  int64             // elements of a step
 	Steps   int64             // of a thread along its row
-	Threads int64             // of a row
+	Threads int64             // of a row, in a block
+	Cluster int64             // blocks of a row
 	Rows    int64             // of a block
 	Price   persistence.Price // of what is held
 }
 
 func (p Params) String() string {
-	return fmt.Sprintf("inner persistent: %d rows a block, %d threads a row, %d steps of %d elements each, a held byte at %d", p.Rows, p.Threads, p.Steps, p.Vector, p.Price)
+	blocks := ""
+	if p.Cluster > 1 {
+		blocks = fmt.Sprintf(" in each of %d blocks", p.Cluster)
+	}
+	return fmt.Sprintf("inner persistent: %d rows a block, %d threads a row%s, %d steps of %d elements each, a held byte at %d", p.Rows, p.Threads, blocks, p.Steps, p.Vector, p.Price)
 }
 
 // Width is that of [scheduler.Vectorized].
@@ -43,7 +49,7 @@ func (p Params) Width() int64 { return p.Vector }
 func (p Params) holding() holding { return holding{p.Price, p.Vector > 1} }
 
 // capacity is how many elements a row may have.
-func (p Params) capacity() int64 { return p.Threads * p.Steps * p.Vector }
+func (p Params) capacity() int64 { return p.Threads * p.Cluster * p.Steps * p.Vector }
 
 // Scheduler is the scheduler of this package.
 type Scheduler struct{}
@@ -80,7 +86,7 @@ func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule
 	if a.err != nil {
 		return nil, a.err
 	}
-	if p.Vector < 1 || p.Steps < 1 || p.Threads < 1 || p.Rows < 1 || p.Price < 1 {
+	if p.Vector < 1 || p.Steps < 1 || p.Threads < 1 || p.Cluster < 1 || p.Rows < 1 || p.Price < 1 {
 		return nil, core.InvalidArgumentf("schedule(): %v is not possible: all are positive", p)
 	}
 	return a.attempts.Take(p)

@@ -57,7 +57,8 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	return scheduler.Finish(s, reference)
 }
 
-// loops gives the reduction v loops: blocks of rows, rows, an axis of one element, steps
+// loops gives the reduction v loops: blocks of rows, rows, an axis of one element, blocks
+// of a cluster, steps
 // of a thread, threads, and elements of a step. What is 1 of rows and elements is left out.
 func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 	order, kept := a.order()
@@ -75,6 +76,10 @@ func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 	at := len(s.Loop(v)) - 1
 	n.Split(at, p.Vector, schedule.Serial)
 	n.Split(at, p.Threads, schedule.TIDx)
+	if p.Cluster > 1 {
+		n.Split(at, p.Steps, schedule.Serial)
+		n.Parallelize(at, schedule.Cluster)
+	}
 	if kept > 0 {
 		n.Split(0, p.Rows, schedule.TIDy)
 		n.Parallelize(0, schedule.BIDx)
@@ -93,6 +98,7 @@ func (a *analysis) steps(s *schedule.Scheduled, v core.ValID) (core.ValID, error
 		case f.Axis(x).Kind != core.Reduce:
 		case s.Parallel(x) == schedule.TIDx:
 			isShared = true
+		case s.Parallel(x) == schedule.Cluster:
 		default:
 			own = append(own, k)
 		}

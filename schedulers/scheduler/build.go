@@ -215,7 +215,7 @@ func Finish(s *schedule.Scheduled, reference core.ValID) error {
 
 // ParallelizeLike parallelizes tensors, nil for all, like reference, vectors apart.
 func ParallelizeLike(s *schedule.Scheduled, reference core.ValID, tensors []core.ValID) error {
-	types := []schedule.Parallel{schedule.Unroll}
+	types := []schedule.Parallel{schedule.Unroll, schedule.Cluster}
 	for p := schedule.BIDx; p <= schedule.TIDz; p++ {
 		types = append(types, p)
 	}

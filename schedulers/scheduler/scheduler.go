@@ -28,10 +28,11 @@ type Device struct {
 	Processors int // streaming multiprocessors
 	Threads    int // of a block, at most
 	Warp       int // threads of a warp
+	Cluster    int // blocks of a cluster, at most; 1 or 0: there are none
 }
 
 // Hopper is an H100 SXM: Hopper tuning guide 12.9, section 1.4.1.
-var Hopper = Device{Processors: 132, Threads: 1024, Warp: 32}
+var Hopper = Device{Processors: 132, Threads: 1024, Warp: 32, Cluster: 8}
 
 // Params are the choices of a scheduler for one segment. They are comparable,
 // and their String tells all of them.
