@@ -45,6 +45,23 @@ func TestChoices(t *testing.T) {
 	})
 }
 
+// TestWithoutClusters refuses rows that a block has no registers for where a device has no
+// clusters.
+func TestWithoutClusters(t *testing.T) {
+	g := segmenttext.Read(t, `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = sum %0 dims=[1] keepdim=false dtype=f32
+%2 = broadcast %1 is_broadcast_dim=[false, true]
+%3 = sub %0, %2
+output %3
+
+[4096, 65536]
+`)
+	device := scheduler.Hopper
+	require.Equal(t, int64(8), Scheduler{}.Candidates(g, device)[0].(Params).Cluster)
+	device.Cluster = 1
+	require.Equal(t, "row too wide", Scheduler{}.Accept(g, device)[0].Rule)
+}
+
 // elements returns how many of v a thread has at a time.
 func elements(m *schedule.Mapping, v core.ValID) int64 {
 	s, n := m.Scheduled(), int64(1)
