@@ -8,6 +8,7 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/schedulers"
+	"nvfuser_go/schedulers/model"
 )
 
 // An Explanation says of each part of a program who computes it, who refuses to and
@@ -23,6 +24,15 @@ type ExplainedSegment struct {
 	Answers    []Answer `json:"answers"`    // of schedulers in the order in which they are asked, and of who refused later
 	Parameters string   `json:"parameters"` // of the kernel; "": there is none
 	Others     []string `json:"others"`     // parameters that were thought to be slower
+	Memory     *Traffic `json:"memory"`     // of the kernel; null: there is none
+}
+
+// Traffic is what a kernel moves if it reads and writes each element once, and how long
+// an H100 takes for it and the launch, from memory alone, without caches.
+type Traffic struct {
+	Read    int64   `json:"read"`    // bytes
+	Written int64   `json:"written"` // bytes
+	Time    float64 `json:"time"`    // us
 }
 
 // An Answer is what one that was asked says to a segment.
@@ -40,6 +50,9 @@ func (m *made) explain() Explanation {
 		s := ExplainedSegment{Number: p.segment, About: strings.TrimSpace(p.title("")), Answers: []Answer{}, Others: []string{}}
 		if c := p.c; c != nil {
 			s.Answers = answers(c.scheduler, c.refusals)
+			if c.kernel != nil && p.task != nil {
+				s.Memory = p.task.traffic()
+			}
 			for k, params := range c.candidates {
 				switch {
 				case c.kernel == nil: // it failed to be made
@@ -53,6 +66,34 @@ func (m *made) explain() Explanation {
 		e.Segments = append(e.Segments, s)
 	}
 	return e
+}
+
+// traffic returns what a kernel of t moves at least.
+func (t *task) traffic() *Traffic {
+	bytes := func(sizes, strides []int64, size int) int64 {
+		n := int64(size)
+		for d, extent := range sizes {
+			if strides[d] != 0 { // else it is there once
+				n *= extent
+			}
+			if extent == 0 {
+				return 0
+			}
+		}
+		return n
+	}
+	var x Traffic
+	for i := range t.inputs {
+		if in := &t.inputs[i]; in.Tensor {
+			x.Read += bytes(in.Sizes, in.Strides, in.DType.Size())
+		}
+	}
+	for i := range t.outputs {
+		o := &t.outputs[i]
+		x.Written += bytes(o.Sizes, o.Strides, o.DType.Size())
+	}
+	x.Time = model.H100.Time(model.Kernel{Bytes: float64(x.Read + x.Written), Processors: t.device.Processors})
+	return &x
 }
 
 // answers returns what the schedulers say to a segment that the one called by takes; "":
@@ -99,6 +140,9 @@ func (e Explanation) String() string {
 		}
 		if s.Parameters != "" {
 			line(labels, s.Parameters)
+		}
+		if m := s.Memory; m != nil {
+			line("memory", fmt.Sprintf("reads %d bytes, writes %d: %.1f us from the memory of an H100", m.Read, m.Written, m.Time))
 		}
 		for k, other := range s.Others {
 			line([]string{"not", ""}[min(k, 1)], other)

@@ -1,17 +1,11 @@
 package segmenter
 
-import "nvfuser_go/core"
-
-// What an H100 takes, measured: a launch more costs 2.05 us; reads and writes together run at
-// 3.04 TB/s. Of its 132 * 128 instructions in a cycle of 1.75 GHz about 65 % are issued.
-const (
-	launchTime  = 2.05   // us
-	bytesPerUs  = 3.04e6 //
-	clockPerUs  = 1750.0 // cycles
-	lanes       = 128
-	issuedShare = 0.65
-	minGain     = 0.3 // us that joining must save
+import (
+	"nvfuser_go/core"
+	"nvfuser_go/schedulers/model"
 )
+
+const minGain = 0.3 // us that joining must save
 
 // A total is the sums of a group that say how long it takes.
 type total struct {
@@ -19,10 +13,9 @@ type total struct {
 	writes               int
 }
 
-// time returns the microseconds of a kernel: memory and instructions overlap.
+// time returns the microseconds of a kernel.
 func (p *partition) time(t total) float64 {
-	issue := float64(p.judge.device.Processors) * lanes * clockPerUs * issuedShare
-	return launchTime + max((t.bytes+t.bytesTo)/bytesPerUs, t.work/issue)
+	return model.H100.Time(model.Kernel{Bytes: t.bytes + t.bytesTo, Instructions: t.work, Processors: p.judge.device.Processors})
 }
 
 func (g *group) total() total { return total{g.work, g.bytes, g.bytesTo, g.writes} }

@@ -15,6 +15,15 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Traffic:
+    """What a kernel moves if it reads and writes each element once: bytes, and the microseconds an H100 takes."""
+
+    read: int
+    written: int
+    time: float
+
+
+@dataclass(frozen=True)
 class ExplainedSegment:
     """A part of a fusion that one kernel, one call of torch or a view computes."""
 
@@ -23,6 +32,7 @@ class ExplainedSegment:
     answers: tuple[Answer, ...]
     parameters: str  # of the kernel; empty if there is none
     others: tuple[str, ...]  # parameters that were thought to be slower
+    memory: Traffic | None  # of the kernel
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,7 @@ def parsed(data: str, text: str) -> Explanation:
             answers=tuple(Answer(a["by"], a["accepts"], tuple(a["refusals"])) for a in segment["answers"]),
             parameters=segment["parameters"],
             others=tuple(segment["others"]),
+            memory=segment["memory"] and Traffic(**segment["memory"]),
         )
         for segment in json.loads(data)["segments"]
     )
@@ -64,6 +75,8 @@ def _table(segment: ExplainedSegment) -> str:
         rows.append((answer.by, "\n".join(f"refuses: {why}" for why in answer.refusals) or says))
     if segment.parameters:
         rows.append(("parameters", segment.parameters))
+    if (moved := segment.memory) is not None:
+        rows.append(("memory", f"{moved.read} bytes read, {moved.written} written: {moved.time:.1f} us"))
     if segment.others:
         rows.append(("not", "\n".join(segment.others)))
     style = ' style="text-align:left;white-space:pre-wrap"'

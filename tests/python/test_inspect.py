@@ -445,6 +445,9 @@ def test_explain():
     assert not by["pointwise"].accepts
     assert by["pointwise"].refusals == ("tv1 is the result of sum(), a reduction operation (operation)",)
     assert kernel.parameters == fd.fec._show([x], 0, "scheduler_params", "segment=0").strip().splitlines()[-1]
+    assert (kernel.memory.read, kernel.memory.written) == (100 * 32 * 4, 32 * 4)
+    assert kernel.memory.time == pytest.approx(2.05 + 101 * 32 * 4 / 3.04e6)
+    assert call.memory is None
     assert not any(answer.accepts for answer in call.answers)
     assert all(answer.refusals for answer in call.answers)
     assert call.parameters == ""
