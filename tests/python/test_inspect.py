@@ -256,7 +256,7 @@ RECOGNISED = {
     "fusion_ir_preseg": r"%2 = sum %1 dims=\[1\]",
     "segmenter_logging": r"nothing is parted",
     "segmented_fusion": r"segment 0: kernel by reduction",
-    "explain": r"^  reduction   accepts$",
+    "explain": r"^  reduction +accepts$",
     "python_definition_segments": r"^def nvfuser_fusion_0\(fd : FusionDefinition\)",
     "fusion_ir_presched": r"%2 = sum %1 dims=\[1\]",
     "scheduler_verbose": r"pointwise refuses: tv2 is the result of sum\(\), a reduction operation \(operation\)",
