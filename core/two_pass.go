@@ -9,15 +9,16 @@ import (
 // TwoPassWelford lets each welford() whose number of elements nothing reads be a sum
 // divided by that number, and a sum of squared distances from that mean: cheaper than a
 // pass that corrects a mean, where the elements are at hand twice. It returns, for the
-// mean that was, the sum that it is computed from now.
-func (f *Fusion) TwoPassWelford() (map[ValID]ValID, error) {
+// mean that was, the sum that it is computed from now. Those for which keep is true of the
+// mean stay as they are; nil: none.
+func (f *Fusion) TwoPassWelford(keep func(mean ValID) bool) (map[ValID]ValID, error) {
 	if err := f.checkBuilding(); err != nil {
 		return nil, err
 	}
 	sums := map[ValID]ValID{}
 	for _, id := range f.Order() {
 		e := f.exprs[id]
-		if e.Op != WelfordOp || f.isNeeded(e.Out[2]) {
+		if e.Op != WelfordOp || f.isNeeded(e.Out[2]) || keep != nil && keep(e.Out[0]) {
 			continue
 		}
 		sum, mean, squares, err := f.twoPass(e.Args[0].Tensor, e.Args[1].Ints)

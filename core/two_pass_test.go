@@ -23,7 +23,7 @@ func TestTwoPassWelford(t *testing.T) {
 			require.NoError(t, err)
 			f.Freeze()
 			g := f.Clone()
-			sums, err := g.TwoPassWelford()
+			sums, err := g.TwoPassWelford(nil)
 			require.NoError(t, err)
 			g.Freeze()
 			require.NoError(t, g.Verify())

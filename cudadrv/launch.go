@@ -24,6 +24,11 @@ func (l *LaunchBlock) Threads() int64 {
 	return int64(l.Block[0]) * int64(l.Block[1]) * int64(l.Block[2])
 }
 
+// Blocks returns how many the launch has.
+func (l *LaunchBlock) Blocks() int64 {
+	return int64(l.Grid[0]) * int64(l.Grid[1]) * int64(l.Grid[2])
+}
+
 // A Patch is a part of the parameter structure that a call fills in.
 type Patch struct {
 	Offset int // a multiple of Size

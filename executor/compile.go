@@ -193,10 +193,13 @@ func (a *assembly) load(c *compiled, made *loadedKernel, draw int) error {
 		return err
 	}
 	l := &c.launch
+	if n := residents(a.properties, l); n > 1 {
+		c.minBlocks = int(n)
+	}
 	if c.arch = a.properties.Major*10 + a.properties.Minor; a.dry {
 		return nil
 	}
-	if made != nil && made.launch.Threads() == l.Threads() && made.launch.Shared == l.Shared {
+	if made != nil && made.launch.Threads() == l.Threads() && made.launch.Shared == l.Shared && residents(a.properties, &made.launch) == residents(a.properties, l) {
 		l.Function, c.key = made.launch.Function, made.key
 		return nil
 	}
@@ -218,7 +221,7 @@ func (a *assembly) load(c *compiled, made *loadedKernel, draw int) error {
 
 // printed returns the options of the text of c for a compute capability.
 func (c *compiled) printed(arch int) cuda.Options {
-	o := cuda.Options{Arch: arch}
+	o := cuda.Options{Arch: arch, MinBlocks: c.minBlocks}
 	if c.task != nil && arch >= 10*overlapMajor { // nil: it is looked at without inputs
 		o.Follows, o.Leads = c.follows, c.leads
 	}
@@ -251,7 +254,28 @@ func (a *assembly) size(h *host, block *cudadrv.LaunchBlock) error {
 		block.Cluster = [3]uint32{uint32(max(c[0], 1)), uint32(max(c[1], 1)), uint32(max(c[2], 1))}
 	}
 	block.Shared = uint32(shared)
+	if n := residents(a.properties, block); n > 1 && !hold(a.properties, block, n) {
+		return tooLarge(fmt.Sprintf("%d blocks of %d threads and %d bytes of shared memory wait for each other, and the device does not hold so many at once", block.Blocks(), block.Threads(), shared))
+	}
 	return nil
+}
+
+// residents returns how many blocks of a processor must be there at once, since they wait for
+// those of other processors: 1 if blocks do not wait.
+func residents(p cudadrv.Properties, l *cudadrv.LaunchBlock) int64 {
+	if !l.Cooperative {
+		return 1
+	}
+	n := int64(max(p.Processors, 1))
+	return max((l.Blocks()+n-1)/n, 1)
+}
+
+// hold reports whether a processor has the threads and the shared memory of n blocks, and
+// a register at least for each thread.
+func hold(p cudadrv.Properties, l *cudadrv.LaunchBlock, n int64) bool {
+	const fewestRegisters = 32 // for which no kernel of ours spills beyond measure
+	return n*int64(l.Threads()) <= int64(p.ThreadsPerProcessor) && n*(int64(l.Shared)+int64(p.SharedReserved)) <= int64(p.SharedPerProcessor) &&
+		n*int64(l.Threads())*fewestRegisters <= int64(p.RegistersPerProcessor)
 }
 
 // avoid notes what is to be different when the fusion is cut again: outputs have memory

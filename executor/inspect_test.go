@@ -123,7 +123,8 @@ output %1
 	require.NoError(t, err)
 	require.Equal(t, "pointwise refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
 		"reduction refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
-		"inner_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\n", choice)
+		"inner_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
+		"outer_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\ninner_outer_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\n", choice)
 	for _, stage := range executor.Stages() {
 		text, err := x.Show(stage.Name)
 		if err == nil {

@@ -30,9 +30,10 @@ type compiled struct {
 	width   int64         // of its vectors: a power of two; 0 and 1 are none
 	options lower.Options // that the kernel is made with
 
-	arch   int                 // of the device that it is for, as cuda.Options has it; 0: of no device
-	launch cudadrv.LaunchBlock // without arguments
-	key    functionKey         // of its function, if that was loaded
+	arch      int                 // of the device that it is for, as cuda.Options has it; 0: of no device
+	launch    cudadrv.LaunchBlock // without arguments
+	minBlocks int                 // as cuda.Options has it
+	key       functionKey         // of its function, if that was loaded
 }
 
 // choose has a scheduler chosen for t, and its candidates. known is what is known of the
@@ -108,6 +109,7 @@ func (c *compiled) rely() (err error) {
 		return err
 	}
 	known := c.known
+	c.options.Cooperative = true
 	c.options.Value = func(h kir.HostValue) (int64, bool) {
 		n, err := arguments.Integer(c.s, known, hostInputs(c.inputs), h)
 		return n, err == nil

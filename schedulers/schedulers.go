@@ -13,18 +13,22 @@ import (
 	"strings"
 
 	"nvfuser_go/core"
+	"nvfuser_go/schedulers/innerouter"
 	"nvfuser_go/schedulers/innerpersistent"
+	"nvfuser_go/schedulers/outerpersistent"
 	"nvfuser_go/schedulers/pointwise"
 	"nvfuser_go/schedulers/reduction"
 	"nvfuser_go/schedulers/scheduler"
 )
 
-// registry is in order of preference. No segment is taken by both: one needs a
-// reduction, the other refuses it.
+// registry is in order of preference. What the first two take needs no element after it is
+// reduced; of the others no two take the same segment.
 var registry = []registered{
 	{pointwise.Scheduler{}, pointwise.Params{}},
 	{reduction.Scheduler{}, reduction.Params{}},
 	{innerpersistent.Scheduler{}, innerpersistent.Params{}},
+	{outerpersistent.Scheduler{}, outerpersistent.Params{}},
+	{innerouter.Scheduler{}, innerouter.Params{}},
 }
 
 // A registered is a scheduler and the type of its parameters.

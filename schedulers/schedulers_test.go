@@ -106,6 +106,11 @@ func TestChoose(t *testing.T) {
 		{"rows", normalization, "inner_persistent", []int64{4096, 4096}, "inner persistent: 1 rows a block, 128 threads a row, 8 steps of 4 elements each, a held byte at 3"},
 		{"rows of a cluster", normalization, "inner_persistent", []int64{4096, 65536}, "inner persistent: 1 rows a block, 256 threads a row in each of 8 blocks, 8 steps of 4 elements each, a held byte at 3"},
 		{"short rows that are needed again", normalization, "inner_persistent", []int64{4096, 7}, "inner persistent: 16 rows a block, 8 threads a row, 1 steps of 1 elements each, a held byte at 3"},
+		{"columns", columns, "outer_persistent", []int64{7, 300}, "outer persistent: 32x1 threads, 8 steps of 4 columns each, a held byte at 3"},
+		{"columns of many blocks", columns, "outer_persistent", []int64{60000, 64}, "outer persistent: 8x64 threads, 16 steps of 4 columns each, a held byte at 3, 66 blocks a column"},
+		{"columns that nothing holds", columns, "outer_persistent", []int64{600000, 64}, "outer persistent: 8x64 threads, 4 steps of 4 columns each, a held byte at 32, 66 blocks a column, loaded again"},
+		{"rows and columns", crossed, "inner_outer_persistent", []int64{7, 300}, "inner outer: 1 blocks with 4 rows at a time, 1 warps a row, 3 steps of 4 elements each, a held byte at 3"},
+		{"many rows and columns", crossed, "inner_outer_persistent", []int64{16384, 4096}, "inner outer: 264 blocks with 1 rows at a time, 16 warps a row, 2 steps of 4 elements each, a held byte at 3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g, s, refusals := choose(t, test.text, test.shape...)
@@ -146,36 +151,36 @@ func TestRefusals(t *testing.T) {
 			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 			{By: "reduction", Rule: "persistence", Tensor: "tv3", Sentence: "tv3 combines tv1, the result of a reduction, with elements along what was reduced, which must be kept meanwhile"},
 			{By: "inner_persistent", Rule: "row too wide", Tensor: "tv1", Sentence: "the rows that are reduced to tv1 have 524288 elements, of each of which 4 bytes are held: the registers of a block, or of a cluster if there are, have no room for so many"},
-		}},
-		{"columns", columns, []int64{7, 300}, []core.Refusal{
-			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
-			{By: "reduction", Rule: "persistence", Tensor: "tv3", Sentence: "tv3 combines tv1, the result of a reduction, with elements along what was reduced, which must be kept meanwhile"},
-			{By: "inner_persistent", Rule: "outer reduction", Tensor: "tv1", Sentence: "tv1 is reduced along dimensions outside of dimension 1 in memory"},
-		}},
-		{"rows and columns", crossed, []int64{7, 300}, []core.Refusal{
-			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
-			{By: "reduction", Rule: "persistence", Tensor: "tv4", Sentence: "tv4 is reduced from what is computed with tv1, the result of another reduction"},
-			{By: "inner_persistent", Rule: "mixed rows", Tensor: "tv4", Sentence: "tv4 is reduced along other dimensions than tv1"},
+			{By: "outer_persistent", Rule: "inner reduction", Tensor: "tv1", Sentence: "tv1 is reduced along the innermost dimension in memory"},
+			{By: "inner_outer_persistent", Rule: "operation", Sentence: "not both rows and columns are reduced"},
 		}},
 		{"two outputs", two, []int64{3}, []core.Refusal{
 			{By: "pointwise", Rule: "reference", Tensor: "tv3", Sentence: "tv3 has dimensions that output tv2 has not, and no other output has those of all tensors"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
+			{By: "outer_persistent", Rule: "operation", Sentence: "nothing is reduced"},
+			{By: "inner_outer_persistent", Rule: "operation", Sentence: "not both rows and columns are reduced"},
 		}},
 		{"slices of one tensor", slices, []int64{8, 8}, []core.Refusal{ // what one thread would copy in full
 			{By: "pointwise", Rule: "reference", Tensor: "tv2", Sentence: "tv2 has dimensions that output tv1 has not, and no other output has those of all tensors"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
+			{By: "outer_persistent", Rule: "operation", Sentence: "nothing is reduced"},
+			{By: "inner_outer_persistent", Rule: "operation", Sentence: "not both rows and columns are reduced"},
 		}},
 		{"loops that do not lead from one to the other", split, []int64{20, 320, 1, 50}, []core.Refusal{
 			{By: "pointwise", Rule: "loops", Tensor: "tv1", Sentence: "tv1 would be computed by one thread: its loops have nothing to do with those of other outputs"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
+			{By: "outer_persistent", Rule: "operation", Sentence: "nothing is reduced"},
+			{By: "inner_outer_persistent", Rule: "operation", Sentence: "not both rows and columns are reduced"},
 		}},
 		{"scan", scanned, []int64{8}, []core.Refusal{
 			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
 			{By: "reduction", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
 			{By: "inner_persistent", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
+			{By: "outer_persistent", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
+			{By: "inner_outer_persistent", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -23,7 +23,9 @@ type node struct {
 	space   float64      // their product
 	weight  float64      // instructions an element, in additions
 	reduces string       // which sizes it reduces, of which shape; "" if it is no reduction
+	across  string       // what reduces says of a reduction of the same along all other axes
 	kept    float64      // elements that a reduction leaves
+	outer   bool         // it reduces outside of others in memory
 	plain   bool         // it is elementwise
 	apart   bool         // it reads nothing that its own group computes
 	sealed  bool         // nothing in its own group reads its results
@@ -281,7 +283,7 @@ func (g *graph) measure(n *node) error {
 	sizes := g.values[e.Out[0]].shape
 	n.space, n.kept = 1, 1
 	if e.Op.Class == core.Reduction {
-		n.reduces = "reduces"
+		n.reduces, n.across = "reduces", "reduces"
 		at := 0
 		in := g.values[g.f.TensorArgs(e)[0]].shape
 		for _, a := range g.f.Val(e.Out[0]).Domain.Logical {
@@ -293,13 +295,13 @@ func (g *graph) measure(n *node) error {
 			switch {
 			case size == 1:
 			case g.f.Axis(a).Kind == core.Reduce:
-				n.reduces += fmt.Sprint(" ", size)
+				n.reduces, n.across = n.reduces+fmt.Sprint(" ", size), n.across+fmt.Sprint(" kept ", size)
 			default:
-				n.reduces += fmt.Sprint(" kept ", size)
+				n.reduces, n.across = n.reduces+fmt.Sprint(" kept ", size), n.across+fmt.Sprint(" ", size)
 				n.kept *= float64(size)
 			}
 		}
-		sizes = in
+		sizes, n.outer = in, g.isOuter(n, in)
 	}
 	for _, size := range sizes {
 		if size != 1 {
@@ -308,6 +310,31 @@ func (g *graph) measure(n *node) error {
 		}
 	}
 	return nil
+}
+
+// isOuter reports whether the reduction n, of a tensor of the given sizes, keeps the
+// dimension along which neighbours lie in memory, if what it reads lies as the tensor would.
+func (g *graph) isOuter(n *node, sizes []int64) bool {
+	inner, step := -1, int64(0)
+	for d, size := range sizes {
+		if size != 1 {
+			inner = d
+		}
+	}
+	for _, v := range n.reads {
+		at := g.place(v)
+		if at == nil || len(at.Strides) != len(sizes) || !slices.Equal(g.values[v].shape, sizes) {
+			continue
+		}
+		for d, size := range sizes {
+			if s := at.Strides[d]; size != 1 && s > 0 && (step == 0 || s < step) {
+				inner, step = d, s
+			}
+		}
+		break
+	}
+	axes := g.f.Val(g.f.Expr(n.expr).Out[0]).Domain.Logical
+	return inner >= 0 && inner < len(axes) && g.f.Axis(axes[inner]).Kind != core.Reduce
 }
 
 // weight returns the instructions for an element of the expression id and of what is

@@ -42,7 +42,10 @@ type group struct {
 	weight  float64 // of an element of that
 	work    float64 // instructions
 	reduces string
+	across  string // as of a node
+	crosses bool   // it reduces along both
 	kept    float64
+	outer   bool
 	plain   bool // all nodes are elementwise, over the same shape
 	apart   []core.ValID
 	reads   []read // by value
@@ -82,7 +85,7 @@ func (p *partition) definer(v core.ValID) *group {
 func (p *partition) start(i int32) *group {
 	n := &p.nodes[i]
 	g := &group{id: int32(len(p.groups)), nodes: []int32{i}, fixed: n.kind != Kernel, asked: 1, shape: n.shape, space: n.space,
-		weight: n.weight, work: n.weight * n.space, reduces: n.reduces, kept: n.kept, plain: n.plain}
+		weight: n.weight, work: n.weight * n.space, reduces: n.reduces, across: n.across, kept: n.kept, outer: n.outer, plain: n.plain}
 	p.groups, p.parent, p.of[i] = append(p.groups, g), append(p.parent, g.id), g.id
 	for _, v := range n.reads {
 		g.reads = append(g.reads, read{v, 1})
@@ -241,7 +244,7 @@ func (p *partition) fits(a, b *group) (why string, sure bool) {
 			return "", false
 		}
 		return "they run over other elements", false
-	case a.reduces != "" && b.reduces != "" && a.reduces != b.reduces:
+	case a.reduces != "" && b.reduces != "" && a.reduces != b.reduces && a.reduces != b.across:
 		return "they reduce along other axes", false
 	}
 	reduces := a
@@ -251,10 +254,15 @@ func (p *partition) fits(a, b *group) (why string, sure bool) {
 	switch held, beyond := p.needsAgain(a, b, reduces); {
 	case beyond:
 		return "they run over other elements than those that are reduced", false
-	case float64(held)*reduces.space > reduces.kept*persistence.LongestRow:
+	case !reduces.outer && !crossed(a, b) && float64(held)*reduces.space > reduces.kept*persistence.LongestRow:
 		return "elements that were reduced are needed again, and are too many to be held", false
 	}
 	return "", false
+}
+
+// crossed reports whether a and b together reduce rows and columns.
+func crossed(a, b *group) bool {
+	return a.crosses || b.crosses || a.reduces != "" && b.reduces != "" && a.reduces != b.reduces
 }
 
 // needsAgain returns how many elements are held for each that the reductions of a and b, of
@@ -370,8 +378,8 @@ func (p *partition) join(a, b *group) *group {
 	if b.space > a.space {
 		a.shape, a.space = b.shape, b.space
 	}
-	if a.reduces == "" {
-		a.reduces, a.kept = b.reduces, b.kept
+	if a.crosses = crossed(a, b); a.reduces == "" {
+		a.reduces, a.across, a.kept, a.outer = b.reduces, b.across, b.kept, b.outer
 	}
 	a.weight += b.weight
 	a.work, a.bytes, a.bytesTo, a.writes = t.work, t.bytes, t.bytesTo, t.writes

@@ -22,7 +22,7 @@ func TestReports(t *testing.T) {
 output %3
 output %4
 output %5
-`, [][]int64{{6, 17, 40}}, []string{"kernel: cast sum cast sum", "kernel: cast sum"}},
+`, [][]int64{{6, 17, 40}}, []string{"kernel: cast sum cast sum sum"}},
 		{"D03 an input that is overwritten and read", `%0 = tensor f32 [10, 2] contiguity=[yes, yes]
 %1 = tensor f32 [2, 10, 2] contiguity=[yes, yes, yes]
 %2 = relu %0

@@ -88,7 +88,7 @@ func inspection(o *options, stage string) (*executor.Inspection, error) {
 		if err != nil {
 			return nil, err
 		}
-		return executor.InspectSchedule(s, lower.Options{}), nil
+		return executor.InspectSchedule(s, lower.Options{Cooperative: true}), nil
 	}
 	inputs, err := describedInputs(o)
 	if err != nil {

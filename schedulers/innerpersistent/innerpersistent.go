@@ -199,7 +199,7 @@ func reductions(f *core.Fusion) []core.ValID {
 // summed instead, by mean.
 func twoPass(s *schedule.Scheduled, sums *map[core.ValID]core.ValID) error {
 	return s.Rewrite(func(f *core.Fusion) error {
-		instead, err := f.TwoPassWelford()
+		instead, err := f.TwoPassWelford(nil)
 		if sums != nil {
 			*sums = instead
 		}

@@ -162,7 +162,7 @@ const rowBytes = 8
 // that is not possible, or reads what all rows together do not leave in a cache.
 func (p *Phases) again(v core.ValID) int64 {
 	if p.f.Val(v).Input {
-		if p.isShared(v) {
+		if p.isShared(v) || p.Reload {
 			return rowBytes
 		}
 		return infinite

@@ -196,6 +196,12 @@ func MergeAll(s *schedule.Scheduled, v core.ValID, from, end int) error {
 // the scheduler called by if one cannot follow.
 func Spread(s *schedule.Scheduled, by string, reference core.ValID) error {
 	refusals, err := s.TransformLike(reference, nil)
+	return Follow(by, refusals, err)
+}
+
+// Follow returns what [schedule.Scheduled.TransformLike] does as one error, a [Refusals] of
+// the scheduler called by if a tensor cannot follow.
+func Follow(by string, refusals []core.Refusal, err error) error {
 	if err != nil || len(refusals) == 0 {
 		return err
 	}

@@ -1,0 +1,312 @@
+// Package innerouter schedules segments that reduce rows along their innermost dimensions
+// and also fold columns: each element of a row is added to what is kept for its column
+// meanwhile, so that rows are read once. The backward of layer norm and RMS norm is one:
+// the gradient of the input needs sums of each row, those of weights and biases are sums
+// of columns.
+//
+// Its central type is [Params]. As many blocks as a device holds at once are dealt the
+// rows, and each goes through its own one after the other. A thread has the same columns
+// of all of them: it keeps what rows need until they are reduced, as package
+// innerpersistent does, and what it has folded of its columns, in registers. At the end
+// blocks leave that in global memory and wait for each other; then each folds some columns
+// of all blocks, in an order that is always the same.
+//
+// # Invariants
+//
+//   - The number of blocks is a constant that all fit a device at once: the launch is
+//     cooperative.
+//   - Loops over a row have constant extents, which a row must not exceed
+//     ([schedule.Scheduled.SplitWhole]), so that a kernel serves rows of many lengths and
+//     any number of them.
+//
+// What is made of columns is computed from that alone; anything else is refused.
+package innerouter
+
+import (
+	"fmt"
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/schedulers/persistence"
+	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/space"
+)
+
+// Params are the choices for a segment.
+type Params struct {
+	Vector int64             // elements of a step
+	Steps  int64             // of a thread along its row
+	Warps  int64             // of a row, of 32 threads each
+	Rows   int64             // that a block has at a time
+	Blocks int64             // that are dealt the rows
+	Price  persistence.Price // of what is held
+}
+
+func (p Params) String() string {
+	return fmt.Sprintf("inner outer: %d blocks with %d rows at a time, %d warps a row, %d steps of %d elements each, a held byte at %d", p.Blocks, p.Rows, p.Warps, p.Steps, p.Vector, p.Price)
+}
+
+// Width is that of [scheduler.Vectorized].
+func (p Params) Width() int64 { return p.Vector }
+
+// capacity is how many elements a row may have.
+func (p Params) capacity() int64 { return warp * p.Warps * p.Steps * p.Vector }
+
+// Scheduler is the scheduler of this package.
+type Scheduler struct{}
+
+const name = "inner_outer_persistent" // as the enumeration SchedulerType of Python has it
+
+func (Scheduler) Name() string { return name }
+
+func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Refusal {
+	_, err := analyse(g).choose(device)
+	return scheduler.RefusalsOf(name, err)
+}
+
+func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
+	chosen, _ := analyse(g).choose(device)
+	var all []scheduler.Params
+	for _, p := range chosen {
+		all = append(all, p)
+	}
+	return all
+}
+
+// Recipe is that of [scheduler.Scheduler].
+func (Scheduler) Recipe(g *scheduler.Segment, params scheduler.Params) string {
+	a := analyse(g)
+	if a.err != nil {
+		return a.err.Error()
+	}
+	return a.recipe(params.(Params))
+}
+
+func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
+	a, p := analyse(g), params.(Params)
+	if a.err != nil {
+		return nil, a.err
+	}
+	if slices.Min([]int64{p.Vector, p.Steps, p.Warps, p.Rows, p.Blocks, int64(p.Price)}) < 1 {
+		return nil, core.InvalidArgumentf("schedule(): %v is not possible: all are positive", p)
+	}
+	return a.attempts.Take(p)
+}
+
+// An analysis is what is found out about a segment when it is accepted.
+type analysis struct {
+	g *scheduler.Segment
+	facts
+	space    *space.Space
+	kept     int   // places of the space that are outside of the rows
+	length   int64 // of a row
+	rows     int64
+	attempts scheduler.Attempts[Params]
+	err      error // why it is not accepted
+}
+
+// Facts are what is known of a fusion with one of its reductions along rows.
+type facts struct {
+	reference core.ValID
+	columns   int64 // registers of an element of a column that is folded
+	held      map[holding]int64
+	err       error
+}
+
+// A holding is what a plan of what is held depends on.
+type holding struct {
+	price    persistence.Price
+	isPacked bool
+}
+
+// prices are those that are tried, the lowest first.
+var prices = []persistence.Price{persistence.Free, persistence.Fair, persistence.Tight}
+
+// analyse returns the analysis of g, made once.
+func analyse(g *scheduler.Segment) *analysis {
+	return scheduler.Remember(g, Scheduler{}, func() *analysis {
+		a := &analysis{g: g}
+		a.attempts = scheduler.Attempts[Params]{Segment: g, Recipe: a.recipe, Build: a.build}
+		for k, x := range scheduler.Recall(g, Scheduler{}, func() []facts { return find(g) }) {
+			b := &analysis{g: g, facts: x, err: x.err}
+			if b.err == nil {
+				b.err = b.measure()
+			}
+			if k == 0 || b.err == nil {
+				b.attempts = a.attempts
+				*a = *b
+			}
+			if a.err == nil {
+				break
+			}
+		}
+		return a
+	})
+}
+
+// find returns the facts of the fusion of g, for each way to take its reductions for
+// those along rows.
+func find(g *scheduler.Segment) (all []facts) {
+	f := g.Fusion
+	refuse := func(rule string, v core.ValID, format string, args ...any) []facts {
+		return []facts{{err: &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, rule, v, format, args...)}}}}
+	}
+	refusals := scheduler.CheckClasses(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction })
+	if len(refusals) == 0 {
+		refusals = scheduler.CheckSegment(f, name)
+	}
+	if len(refusals) > 0 {
+		return []facts{{err: &scheduler.Refusals{List: refusals}}}
+	}
+	reductions := reductions(f)
+	if len(reductions) < 2 {
+		return refuse("operation", core.NoVal, "not both rows and columns are reduced")
+	}
+	for _, v := range reductions {
+		if e := f.Expr(f.Val(v).Def); core.MergeOp(e.Op) == nil {
+			return refuse("operation", v, "%s is the result of %s(), which cannot be computed in steps", f.Name(v), e.Called.Name)
+		}
+	}
+	switch u, err := g.Uncovered(reductions[0]); {
+	case err != nil:
+		return []facts{{err: err}}
+	case u != core.NoVal:
+		return refuse("reference", u, "%s has dimensions that are not those of the rows that are reduced to %s", f.Name(u), f.Name(reductions[0]))
+	}
+	known := map[core.ValID]bool{}
+	for _, v := range reductions {
+		if known[v] {
+			continue
+		}
+		x, same := factsOf(f, v)
+		for _, w := range same {
+			known[w] = true
+		}
+		if all = append(all, x); len(all) == 2 || len(same) == 0 {
+			break
+		}
+	}
+	return all
+}
+
+// factsOf returns the facts of f with the rows that are reduced to reference, and the
+// reductions along those.
+func factsOf(f *core.Fusion, reference core.ValID) (x facts, rows []core.ValID) {
+	s := schedule.New(f)
+	sums, err := twoPass(s, reference)
+	if err != nil {
+		return facts{err: err}, nil
+	}
+	x.reference = reference
+	if v, ok := sums[reference]; ok {
+		reference = v
+	}
+	phases, err := persistence.SortRows(s, reference)
+	if err != nil {
+		return facts{err: err}, nil
+	}
+	rows = slices.Clone(phases.Reductions)
+	for mean, sum := range sums {
+		if slices.Contains(rows, sum) {
+			rows = append(rows, mean)
+		}
+	}
+	if len(phases.Columns) == 0 {
+		x.err = &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "operation", core.NoVal, "no columns are reduced")}}
+		return x, rows
+	}
+	sf := s.Fusion()
+	for _, v := range phases.Columns {
+		for _, w := range sf.Expr(sf.Val(v).Def).Out {
+			x.columns += int64(sf.Val(w).DType.Size()+3) / 4
+		}
+	}
+	x.held = map[holding]int64{}
+	for _, price := range prices {
+		for _, isPacked := range []bool{false, true} {
+			x.held[holding{price, isPacked}] = phases.Choose(price, isPacked).Registers
+		}
+	}
+	return x, rows
+}
+
+// reductions returns the first result of each reduction of f, in order.
+func reductions(f *core.Fusion) []core.ValID {
+	var all []core.ValID
+	for _, id := range f.Order() {
+		if e := f.Expr(id); e.Op.Class == core.Reduction {
+			all = append(all, e.Out[0])
+		}
+	}
+	return all
+}
+
+// twoPass lets s compute means and variances of the rows that are reduced to reference in
+// two passes. It returns what is summed instead, by mean.
+func twoPass(s *schedule.Scheduled, reference core.ValID) (sums map[core.ValID]core.ValID, err error) {
+	phases, err := persistence.SortRows(s, reference)
+	if err != nil {
+		return nil, err
+	}
+	err = s.Rewrite(func(f *core.Fusion) (err error) {
+		sums, err = f.TwoPassWelford(func(mean core.ValID) bool { return slices.Contains(phases.Columns, mean) })
+		return err
+	})
+	return sums, err
+}
+
+// measure finds how the rows lie in memory, which must be the innermost dimensions.
+func (a *analysis) measure() (err error) {
+	if a.space, err = space.New(a.g, a.reference); err != nil {
+		return err
+	}
+	f := a.g.Fusion
+	axes := f.Val(a.reference).Domain.Logical
+	a.length, a.rows, a.kept = 1, 1, len(axes)
+	inside := core.NoAxis
+	for k, d := range slices.Backward(a.space.Order) {
+		n, isReduced := a.space.Extents[k], f.Axis(axes[d]).Kind == core.Reduce
+		switch {
+		case n == 1:
+		case !isReduced:
+			inside = axes[d]
+		case inside != core.NoAxis:
+			return &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "outer reduction", a.reference,
+				"%s is reduced along dimensions outside of dimension %d in memory", f.Name(a.reference), slices.Index(axes, inside))}}
+		default:
+			a.kept = k
+		}
+		if isReduced {
+			a.length *= n
+		} else {
+			a.rows *= n
+		}
+	}
+	return nil
+}
+
+// order returns the dimensions of the reference, those that are kept first.
+func (a *analysis) order() (order []int, kept int) {
+	f := a.g.Fusion
+	axes := f.Val(a.reference).Domain.Logical
+	for _, isReduced := range []bool{false, true} {
+		for _, d := range a.space.Order {
+			if f.Axis(axes[d]).Kind == core.Reduce == isReduced {
+				order = append(order, d)
+			}
+		}
+		if !isReduced {
+			kept = len(order)
+		}
+	}
+	return order, kept
+}
+
+// recipe has p and what build reads of the segment.
+func (a *analysis) recipe(p Params) string {
+	order, kept := a.order()
+	return fmt.Sprint(p, a.reference, order, kept, a.pitch(p.Vector).Widths)
+}
+
+func (a *analysis) pitch(elements int64) space.Pitch { return a.space.PitchOf(a.kept, elements, 1) }

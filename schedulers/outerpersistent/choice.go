@@ -1,0 +1,132 @@
+package outerpersistent
+
+import (
+	"slices"
+
+	"nvfuser_go/schedulers/persistence"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+// What is known of columns in registers of an H100.
+const (
+	pieceLanes    = 8        // threads along columns: with vectors of 16 bytes they move 128
+	shortColumn   = 16       // elements up to which a thread has whole columns
+	shortLanes    = 128      // threads along columns then
+	largeBlock    = 512      // threads of a block, at most
+	smallBlock    = 128      // the same at least
+	registers     = 64 << 10 // of a processor
+	baseRegisters = 40       // that a thread has beside what it holds
+	mostRegisters = 128
+	aloneSteps    = 8 // of a block's thread, up to which others need not share the columns
+	fewSteps      = 2 // of a thread, at least, where they do
+	reloadSteps   = 4 // that are loaded side by side, where columns are loaded again
+)
+
+// buckets are the numbers of steps of a thread that kernels are made for.
+var buckets = []int64{1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64}
+
+// choose returns the choices, of which the first can be applied, or why none can.
+func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
+	if a.err != nil {
+		return nil, a.err
+	}
+	p := Params{Vector: min(a.space.Cheapest(a.inner, 1).Elements, a.columns), Blocks: 1, Rows: 1}
+	for p.Vector > 1 && p.Vector*2 > a.columns {
+		p.Vector /= 2
+	}
+	var all []Params
+	for _, fit := range []func(Params, scheduler.Device) (Params, bool){a.short, a.inBlock, a.inBlocks} {
+		for _, price := range prices {
+			p.Price = price
+			if q, ok := fit(p, device); ok && len(all) == 0 {
+				all = append(all, q)
+			}
+		}
+	}
+	all = append(all, a.again(p, device))
+	single := all[len(all)-1]
+	if single.Vector, single.Blocks = 1, 1; !slices.Contains(all, single) {
+		all = append(all, single)
+	}
+	return a.attempts.First(all, all[len(all)-1])
+}
+
+// tiles returns how many blocks have columns of their own.
+func (a *analysis) tiles(p Params) int64 {
+	return max(a.outside, 1) * ceilDiv(max(a.columns, 1), p.Vector*p.Lanes)
+}
+
+// lanes returns the threads along columns that move pieces of memory large enough.
+func (a *analysis) lanes(p Params) int64 {
+	lanes := int64(1)
+	for lanes < pieceLanes && lanes*p.Vector < a.columns {
+		lanes *= 2
+	}
+	return lanes
+}
+
+// holds reports whether the threads of p have registers for their steps.
+func (a *analysis) holds(p Params) bool {
+	most := min(mostRegisters, registers/max(p.Lanes*p.Rows, smallBlock))
+	return p.capacity() >= a.length && baseRegisters+p.Steps*p.Vector*max(a.held[p.holding()], 1) <= most
+}
+
+// short returns parameters with which each thread has whole columns.
+func (a *analysis) short(p Params, device scheduler.Device) (Params, bool) {
+	p.Lanes = min(shortLanes, int64(device.Threads))
+	for p.Lanes > 32 && a.tiles(p) < int64(device.Processors) {
+		p.Lanes /= 2
+	}
+	p.Steps = bucket(max(a.length, 1))
+	return p, a.length <= shortColumn && a.holds(p)
+}
+
+// inBlock returns parameters with which a block has whole columns: the fewest threads that
+// can, or the most where there are too few blocks for all processors.
+func (a *analysis) inBlock(p Params, device scheduler.Device) (best Params, ok bool) {
+	p.Lanes = a.lanes(p)
+	for threads := int64(smallBlock); threads <= min(largeBlock, int64(device.Threads)); threads *= 2 {
+		p.Rows = threads / p.Lanes
+		p.Steps = bucket(ceilDiv(max(a.length, 1), p.Rows))
+		isEnough := 3*a.tiles(p) >= 2*int64(device.Processors)
+		if a.holds(p) && (!ok || !isEnough && best.Steps > 1) {
+			best, ok = p, true
+		}
+	}
+	return best, ok && (3*a.tiles(best) >= 2*int64(device.Processors) || best.Steps <= aloneSteps)
+}
+
+// inBlocks returns parameters with which several blocks have whole columns.
+func (a *analysis) inBlocks(p Params, device scheduler.Device) (Params, bool) {
+	p.Lanes = a.lanes(p)
+	p.Rows = min(largeBlock, int64(device.Threads)) / p.Lanes
+	p.Blocks = min(int64(device.Processors)/a.tiles(p), a.length/(p.Rows*fewSteps))
+	if p.Blocks < 2 {
+		return p, false
+	}
+	p.Steps = bucket(ceilDiv(a.length, p.Rows*p.Blocks))
+	return p, a.holds(p)
+}
+
+// again returns parameters with which columns are loaded again.
+func (a *analysis) again(p Params, device scheduler.Device) Params {
+	p.Price, p.Reload = persistence.Tight, true
+	p.Lanes = a.lanes(p)
+	p.Rows = min(largeBlock, int64(device.Threads)) / p.Lanes
+	for p.Steps = reloadSteps; p.Steps > 1 && p.Steps*p.Vector*max(a.held[p.holding()], 1) > 64; {
+		p.Steps /= 2
+	}
+	for p.Rows > 1 && p.Rows/2*p.Steps >= a.length {
+		p.Rows /= 2
+	}
+	p.Blocks = max(min(int64(device.Processors)/a.tiles(p), a.length/(p.Rows*p.Steps)), 1)
+	return p
+}
+
+// bucket returns the number of steps that kernels are made for.
+func bucket(steps int64) int64 {
+	at, _ := slices.BinarySearch(buckets, steps)
+	return buckets[min(at, len(buckets)-1)]
+}
+
+func ceilDiv(n, d int64) int64 { return (n + d - 1) / d }

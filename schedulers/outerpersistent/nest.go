@@ -1,0 +1,260 @@
+package outerpersistent
+
+import (
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/schedulers/persistence"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+func (a *analysis) build(p Params) (*schedule.Scheduled, error) {
+	return scheduler.Build(a.g.Fusion, func(s *schedule.Scheduled) error {
+		b := &builder{Params: p, a: a, s: s}
+		return b.schedule()
+	})
+}
+
+// A builder makes the schedule of a segment with its parameters. The loops are, from
+// outside, those that there are of: blocks of columns, blocks that share a column, steps
+// one after the other, steps side by side, threads along the reduced dimension, threads
+// along the columns, columns of a thread.
+type builder struct {
+	Params
+	a     *analysis
+	s     *schedule.Scheduled
+	types []schedule.Parallel // of those loops
+}
+
+func (b *builder) schedule() error {
+	s, reference := b.s, b.a.reference
+	sums, err := passes(s, b.Reload)
+	if err != nil {
+		return err
+	}
+	instead, err := scheduler.CacheOutputs(s)
+	if err != nil {
+		return err
+	}
+	for _, names := range []map[core.ValID]core.ValID{sums, instead} {
+		if v, ok := names[reference]; ok {
+			reference = v
+		}
+	}
+	phases, err := persistence.Sort(s)
+	if err != nil {
+		return err
+	}
+	if err := b.loops(reference); err != nil {
+		return err
+	}
+	if err := scheduler.Spread(s, name, reference); err != nil {
+		return err
+	}
+	if err := b.recompute(phases); err != nil {
+		return err
+	}
+	parts := make([][]core.ValID, len(phases.Reductions))
+	var results []core.ValID
+	for k, v := range phases.Reductions {
+		results = append(results, s.Fusion().Expr(s.Fusion().Val(v).Def).Out...)
+		if parts[k], err = b.ofBlock(v); err != nil {
+			return err
+		}
+	}
+	like := slices.DeleteFunc(slices.Clone(s.Tensors()), func(v core.ValID) bool { return slices.Contains(results, v) })
+	whole := slices.DeleteFunc(slices.Clone(like), func(v core.ValID) bool { return s.Fusion().Val(v).Input || len(s.Loop(v)) != len(b.types) })
+	if err := b.parallelize(slices.Concat(parts[0], whole), b.types); err != nil { // phases may have no tensors in common
+		return err
+	}
+	if err := s.ParallelizeLike(parts[0][0], -1, like, nil); err != nil {
+		return err
+	}
+	for k, v := range phases.Reductions {
+		if err := b.fold(v, parts[k]); err != nil {
+			return err
+		}
+	}
+	if err := b.a.space.Vectorize(s, b.a.pitch(b.Vector)); err != nil {
+		return err
+	}
+	return s.InlineMost(nil, nil)
+}
+
+// recompute lets later phases read copies of what is not held. Tensors have their loops
+// by then, which copies get from what reads them: nothing else may lead to a copy of an
+// input from those of earlier phases.
+func (b *builder) recompute(phases *persistence.Phases) error {
+	old := map[core.ValID]bool{}
+	for _, v := range b.s.Tensors() {
+		old[v] = true
+	}
+	phases.Reload = b.Reload
+	if err := phases.Choose(b.Price, b.Vector > 1).Apply(); err != nil {
+		return err
+	}
+	f := b.s.Fusion()
+	left := slices.DeleteFunc(slices.Clone(b.s.Tensors()), func(v core.ValID) bool { return old[v] })
+	for _, v := range slices.Backward(b.s.Tensors()) {
+		if f.Val(v).Input || slices.Contains(left, v) || !slices.ContainsFunc(f.TensorArgs(f.Expr(f.Val(v).Def)), func(u core.ValID) bool { return slices.Contains(left, u) }) {
+			continue
+		}
+		if refusals, err := b.s.TransformLike(v, left); err != nil || len(refusals) > 0 {
+			return scheduler.Follow(name, refusals, err)
+		}
+	}
+	return nil
+}
+
+// loops gives the reduction v its loops.
+func (b *builder) loops(v core.ValID) error {
+	order, outside, reduced := b.a.order()
+	moves := map[int]int{}
+	for k, d := range order {
+		moves[d] = k
+	}
+	n := scheduler.Nest{Schedule: b.s, Tensor: v}
+	n.Reorder(moves)
+	n.Merge(outside+reduced, len(order)-outside-reduced)
+	n.Merge(outside, reduced)
+	n.Merge(0, outside)
+	at := min(outside, 1) // of the reduced loop
+	switch {
+	case n.Err != nil:
+	case b.Reload:
+		n.Err = b.s.Split(v, at, b.capacity(), true)
+	default:
+		n.Err = b.s.SplitWhole(v, at, b.capacity())
+	}
+	n.Split(at+1, b.Rows, schedule.Serial)
+	n.Split(at+1, b.Blocks, schedule.Serial)
+	end := len(b.s.Loop(v)) - 1
+	n.Split(end, b.Vector, schedule.Serial)
+	if n.Err == nil { // along x there are threads in any case
+		n.Err = b.s.Split(v, end, b.Lanes, true)
+	}
+	front := map[int]int{end: at}
+	if b.Blocks > 1 {
+		front[at+2] = at + 1
+	}
+	n.Reorder(front)
+	n.Merge(0, at+1)
+	steps := schedule.Serial
+	if b.Reload {
+		steps = schedule.Unroll
+	}
+	b.types = []schedule.Parallel{schedule.BIDx}
+	if b.Blocks > 1 {
+		b.types = append(b.types, schedule.BIDy)
+	}
+	b.types = append(b.types, schedule.Serial, steps)
+	if b.Rows > 1 {
+		b.types = append(b.types, schedule.TIDy)
+	}
+	b.types = append(b.types, schedule.TIDx)
+	if b.Vector > 1 {
+		b.types = append(b.types, schedule.Serial)
+	}
+	return n.Err
+}
+
+// place returns where the loop of a kind is among those of types, or -1.
+func (b *builder) place(p schedule.Parallel) int { return slices.Index(b.types, p) }
+
+// steps are the loops along what is reduced that a thread has alone.
+func (b *builder) steps() []int {
+	at := b.place(schedule.BIDx) + 1
+	if b.Blocks > 1 {
+		at++
+	}
+	return []int{at, at + 1}
+}
+
+// ofBlock lets v be reduced from what threads have, or from what blocks have where several
+// share a column. It returns what has the loops of types.
+func (b *builder) ofBlock(v core.ValID) ([]core.ValID, error) {
+	loop, f := b.s.Loop(v), b.s.Fusion()
+	if len(loop) != len(b.types) || f.Axis(loop[b.steps()[0]]).Kind != core.Reduce {
+		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "loops", v, "%s is not reduced along the dimensions of the first reduction", f.Name(v))}}
+	}
+	own := b.steps()
+	if at := b.place(schedule.TIDy); b.Blocks > 1 && at >= 0 {
+		own = append(own, at)
+	}
+	if b.Blocks == 1 && b.Rows == 1 {
+		return slices.Clone(f.Expr(f.Val(v).Def).Out), nil
+	}
+	return b.s.RFactor(v, own)
+}
+
+// parallelize says how the loops of tensors run.
+func (b *builder) parallelize(tensors []core.ValID, types []schedule.Parallel) error {
+	for _, v := range tensors {
+		n := scheduler.Nest{Schedule: b.s, Tensor: v}
+		for k, p := range types {
+			n.Parallelize(k, p)
+		}
+		if n.Err != nil {
+			return n.Err
+		}
+	}
+	return nil
+}
+
+// fold reduces v from part, which it was factored into.
+func (b *builder) fold(v core.ValID, part []core.ValID) error {
+	s := b.s
+	if b.Blocks == 1 && b.Rows == 1 {
+		return b.parallelize(part, b.types)
+	}
+	results := slices.Clone(s.Fusion().Expr(s.Fusion().Val(v).Def).Out)
+	columns := []schedule.Parallel{schedule.TIDx}
+	if b.Vector > 1 {
+		columns = append(columns, schedule.Serial)
+	}
+	if b.Blocks == 1 {
+		return b.parallelize(results, slices.Concat([]schedule.Parallel{schedule.BIDx, schedule.TIDy}, columns))
+	}
+	if b.Rows > 1 {
+		if _, err := s.RFactor(part[0], b.steps()); err != nil {
+			return err
+		}
+	}
+	for _, p := range part {
+		if err := b.leave(p); err != nil {
+			return err
+		}
+	}
+	if b.Rows == 1 {
+		return b.parallelize(results, slices.Concat([]schedule.Parallel{schedule.BIDx, schedule.Serial}, columns))
+	}
+	for _, w := range results {
+		n := scheduler.Nest{Schedule: s, Tensor: w}
+		n.Split(1, b.Rows, schedule.Serial)
+		if n.Err != nil {
+			return n.Err
+		}
+	}
+	if err := b.parallelize(results, slices.Concat([]schedule.Parallel{schedule.BIDx, schedule.Serial, schedule.TIDy}, columns)); err != nil {
+		return err
+	}
+	_, err := s.RFactor(v, []int{1})
+	return err
+}
+
+// leave copies p, what a block has of a column, to global memory.
+func (b *builder) leave(p core.ValID) error {
+	c, err := b.s.CacheAfter(p, nil)
+	if err != nil {
+		return err
+	}
+	if err := b.s.SetMemory(c, schedule.Global); err != nil {
+		return err
+	}
+	refusals, err := b.s.TransformLike(p, []core.ValID{c})
+	if err := scheduler.Follow(name, refusals, err); err != nil {
+		return err
+	}
+	return b.s.ParallelizeLike(p, -1, []core.ValID{c}, nil)
+}

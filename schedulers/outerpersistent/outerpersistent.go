@@ -1,0 +1,273 @@
+// Package outerpersistent schedules segments that reduce columns, along dimensions outside
+// of others in memory, and need the elements of the columns again: batch norm of tensors
+// with the channels last, softmax along the first dimension.
+//
+// Its central type is [Params]. A block has a few columns next to each other: its threads
+// along x lie along them, with a vector each, those along y along what is reduced. A column
+// is in one of three places between the phases, the first that has room:
+//
+//   - in registers of one block: loops along it have constant extents, which it must not
+//     exceed ([schedule.Scheduled.SplitWhole]);
+//   - in registers of several blocks, where there are few columns: each block leaves what
+//     it has reduced in global memory, and reads what all have left once all have, for
+//     which all must be on the device at once: the launch is cooperative;
+//   - in global memory, from where each phase loads it again, in one block or several.
+//
+// Package persistence finds what is held and what is computed again. Means and variances
+// are computed in two passes over what is held, and in one where that is loaded again.
+package outerpersistent
+
+import (
+	"fmt"
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/schedulers/persistence"
+	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/space"
+)
+
+// Params are the choices for a segment.
+type Params struct {
+	Vector int64             // neighbouring columns of a thread
+	Lanes  int64             // threads of a block along the columns
+	Steps  int64             // of a thread along what is reduced, side by side
+	Rows   int64             // threads of a block along what is reduced
+	Blocks int64             // that share a column
+	Reload bool              // columns are loaded again in each phase, and have any length
+	Price  persistence.Price // of what is held
+}
+
+func (p Params) String() string {
+	text := fmt.Sprintf("outer persistent: %dx%d threads, %d steps of %d columns each, a held byte at %d", p.Lanes, p.Rows, p.Steps, p.Vector, p.Price)
+	if p.Blocks > 1 {
+		text += fmt.Sprintf(", %d blocks a column", p.Blocks)
+	}
+	if p.Reload {
+		text += ", loaded again"
+	}
+	return text
+}
+
+// Width is that of [scheduler.Vectorized].
+func (p Params) Width() int64 { return p.Vector }
+
+// capacity is how many elements a column has in the steps of all its threads.
+func (p Params) capacity() int64 { return p.Steps * p.Blocks * p.Rows }
+
+// Scheduler is the scheduler of this package.
+type Scheduler struct{}
+
+const name = "outer_persistent" // as the enumeration SchedulerType of Python has it
+
+func (Scheduler) Name() string { return name }
+
+func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Refusal {
+	_, err := analyse(g).choose(device)
+	return scheduler.RefusalsOf(name, err)
+}
+
+func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
+	chosen, _ := analyse(g).choose(device)
+	var all []scheduler.Params
+	for _, p := range chosen {
+		all = append(all, p)
+	}
+	return all
+}
+
+// Recipe is that of [scheduler.Scheduler].
+func (Scheduler) Recipe(g *scheduler.Segment, params scheduler.Params) string {
+	a := analyse(g)
+	if a.err != nil {
+		return a.err.Error()
+	}
+	return a.recipe(params.(Params))
+}
+
+func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
+	a, p := analyse(g), params.(Params)
+	if a.err != nil {
+		return nil, a.err
+	}
+	if slices.Min([]int64{p.Vector, p.Lanes, p.Steps, p.Rows, p.Blocks, int64(p.Price)}) < 1 {
+		return nil, core.InvalidArgumentf("schedule(): %v is not possible: all are positive", p)
+	}
+	return a.attempts.Take(p)
+}
+
+// An analysis is what is found out about a segment when it is accepted.
+type analysis struct {
+	g *scheduler.Segment
+	facts
+	space    *space.Space
+	inner    int   // from this place of the space on are the columns that lie next to each other
+	columns  int64 // those
+	outside  int64 // how often there are such
+	length   int64 // of a column
+	attempts scheduler.Attempts[Params]
+	err      error // why it is not accepted
+}
+
+// Facts are what is known of a fusion, whatever the sizes.
+type facts struct {
+	reference core.ValID // the first reduction
+	held      map[holding]int64
+	err       error
+}
+
+// A holding is what a plan of what is held depends on.
+type holding struct {
+	price            persistence.Price
+	isPacked, reload bool
+}
+
+func (p Params) holding() holding { return holding{p.Price, p.Vector > 1, p.Reload} }
+
+// prices are those that are tried, the lowest first.
+var prices = []persistence.Price{persistence.Free, persistence.Fair, persistence.Tight}
+
+// analyse returns the analysis of g, made once.
+func analyse(g *scheduler.Segment) *analysis {
+	return scheduler.Remember(g, Scheduler{}, func() *analysis {
+		a := &analysis{g: g}
+		a.attempts = scheduler.Attempts[Params]{Segment: g, Recipe: a.recipe, Build: a.build}
+		a.facts = scheduler.Recall(g, Scheduler{}, func() facts { return find(g) })
+		if a.err = a.facts.err; a.err == nil {
+			a.err = a.measure()
+		}
+		return a
+	})
+}
+
+// find returns the facts of the fusion of g.
+func find(g *scheduler.Segment) (x facts) {
+	f := g.Fusion
+	refuse := func(rule string, v core.ValID, format string, args ...any) facts {
+		return facts{err: &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, rule, v, format, args...)}}}
+	}
+	refusals := scheduler.CheckClasses(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction })
+	if len(refusals) == 0 {
+		refusals = scheduler.CheckSegment(f, name)
+	}
+	if len(refusals) > 0 {
+		return facts{err: &scheduler.Refusals{List: refusals}}
+	}
+	x = facts{held: map[holding]int64{}}
+	for _, reload := range []bool{false, true} {
+		s := schedule.New(f)
+		if _, err := passes(s, reload); err != nil {
+			return facts{err: err}
+		}
+		phases, err := persistence.Sort(s)
+		switch {
+		case err != nil:
+			return facts{err: err}
+		case len(phases.Reductions) == 0:
+			return refuse("operation", core.NoVal, "nothing is reduced")
+		case phases.Last == 0:
+			return refuse("persistence", core.NoVal, "no element is needed after its column is reduced")
+		}
+		phases.Reload = reload
+		for _, v := range phases.Reductions {
+			if e := s.Fusion().Expr(s.Fusion().Val(v).Def); core.MergeOp(e.Op) == nil {
+				return refuse("operation", v, "%s is the result of %s(), which cannot be computed in steps", f.Name(v), e.Called.Name)
+			}
+		}
+		for _, price := range prices {
+			for _, isPacked := range []bool{false, true} {
+				x.held[holding{price, isPacked, reload}] = phases.Choose(price, isPacked).Registers
+			}
+		}
+	}
+	for _, id := range f.Order() {
+		if e := f.Expr(id); e.Op.Class == core.Reduction {
+			x.reference = e.Out[0]
+			break
+		}
+	}
+	switch u, err := g.Uncovered(x.reference); {
+	case err != nil:
+		return facts{err: err}
+	case u != core.NoVal:
+		return refuse("reference", u, "%s has dimensions that are not those of the columns that are reduced to %s", f.Name(u), f.Name(x.reference))
+	}
+	return x
+}
+
+// passes lets s compute means and variances in two passes, but where elements are loaded
+// again for each. It returns what is summed instead, by mean.
+func passes(s *schedule.Scheduled, reload bool) (sums map[core.ValID]core.ValID, err error) {
+	if reload {
+		return nil, nil
+	}
+	err = s.Rewrite(func(f *core.Fusion) (err error) {
+		sums, err = f.TwoPassWelford(nil)
+		return err
+	})
+	return sums, err
+}
+
+// measure finds how the columns lie in memory: their innermost dimensions are kept.
+func (a *analysis) measure() (err error) {
+	if a.space, err = space.New(a.g, a.reference); err != nil {
+		return err
+	}
+	f := a.g.Fusion
+	axes := f.Val(a.reference).Domain.Logical
+	a.length, a.columns, a.outside, a.inner = 1, 1, 1, len(axes)
+	isInside := true
+	for k, d := range slices.Backward(a.space.Order) {
+		n := a.space.Extents[k]
+		switch isReduced := f.Axis(axes[d]).Kind == core.Reduce; {
+		case isReduced:
+			a.length *= n
+			isInside = isInside && n == 1
+		case isInside:
+			a.columns *= n
+			a.inner = k
+		default:
+			a.outside *= n
+		}
+	}
+	if a.columns == 1 {
+		return &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "inner reduction", a.reference,
+			"%s is reduced along the innermost dimension in memory", f.Name(a.reference))}}
+	}
+	return nil
+}
+
+// order returns the dimensions of the reference: those that are kept outside, those that
+// are reduced, and the columns.
+func (a *analysis) order() (order []int, outside, reduced int) {
+	f := a.g.Fusion
+	axes := f.Val(a.reference).Domain.Logical
+	isReduced := func(d int) bool { return f.Axis(axes[d]).Kind == core.Reduce }
+	for k, d := range a.space.Order {
+		if k < a.inner && !isReduced(d) {
+			order = append(order, d)
+		}
+	}
+	outside = len(order)
+	for _, d := range a.space.Order {
+		if isReduced(d) {
+			order = append(order, d)
+		}
+	}
+	reduced = len(order) - outside
+	for k, d := range a.space.Order {
+		if k >= a.inner && !isReduced(d) {
+			order = append(order, d)
+		}
+	}
+	return order, outside, reduced
+}
+
+// recipe has p and what build reads of the segment.
+func (a *analysis) recipe(p Params) string {
+	order, outside, reduced := a.order()
+	return fmt.Sprint(p, order, outside, reduced, a.pitch(p.Vector).Widths)
+}
+
+func (a *analysis) pitch(elements int64) space.Pitch { return a.space.PitchOf(a.inner, elements, 1) }
