@@ -256,8 +256,21 @@ func (p *partition) fits(a, b *group) (why string, sure bool) {
 		return "they run over other elements than those that are reduced", false
 	case !reduces.outer && !crossed(a, b) && float64(held)*reduces.space > reduces.kept*persistence.LongestRow:
 		return "elements that were reduced are needed again, and are too many to be held", false
+	case crossed(a, b) && reduces.row() > longestCrossed:
+		return "rows are reduced and columns too, which are too many to be folded meanwhile", false
 	}
 	return "", false
+}
+
+// longestCrossed is how many elements a row has at most of which threads fold the columns.
+const longestCrossed = 8 << 10
+
+// row returns how many elements lie next to each other that are all reduced, or all kept.
+func (g *group) row() float64 {
+	if g.outer {
+		return g.kept
+	}
+	return g.space / g.kept
 }
 
 // crossed reports whether a and b together reduce rows and columns.
