@@ -56,13 +56,14 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
   (void)module;
   nvf_error error = {0};
   nvf_executor handle;
-  if (!alive() || !check_count("executor", nargs, 1, 5)) return NULL;
+  if (!alive() || !check_count("executor", nargs, 1, 6)) return NULL;
   long candidate = nargs >= 2 && args[1] != Py_None ? PyLong_AsLong(args[1]) : -1;
   if (candidate == -1 && PyErr_Occurred()) return NULL;
   if (candidate < -1 || candidate > INT32_MAX) return PyErr_Format(PyExc_ValueError, "executor(): candidate is %ld; it is counted from 0", candidate);
   if (!PyObject_TypeCheck(args[0], fusion_type)) return PyErr_Format(PyExc_TypeError, "executor() takes a Fusion, got %R", args[0]);
   int serial = nargs >= 4 ? PyObject_IsTrue(args[3]) : 0, apart = nargs >= 5 ? PyObject_IsTrue(args[4]) : 0;
-  if (serial < 0 || apart < 0) return NULL;
+  int exact = nargs >= 6 ? PyObject_IsTrue(args[5]) : 0;
+  if (serial < 0 || apart < 0 || exact < 0) return NULL;
   FusionObject *fusion = (FusionObject *)args[0];
   int64_t num_exprs;
   if (!fact_of(fusion, NVFI_NUM_EXPRS, 0, &num_exprs)) return NULL;
@@ -73,7 +74,7 @@ PyObject *make_executor(PyObject *module, PyObject *const *args, Py_ssize_t narg
   Py_END_ALLOW_THREADS;
   if (!check(status, &error)) return NULL;
   if ((candidate >= 0 && !check(nvf_executor_simulate(handle, (int32_t)candidate, &error), &error)) ||
-      !check(nvfi_plan_so(handle, serial, apart, &error), &error)) {
+      !check(nvfi_plan_so(handle, serial, apart, exact, &error), &error)) {
     nvf_executor_destroy(handle);
     return NULL;
   }
@@ -87,17 +88,24 @@ PyObject *make_scheduled_executor(PyObject *module, PyObject *const *args, Py_ss
   nvf_error error = {0};
   nvf_executor handle;
   int64_t launch[6];
-  if (!alive() || !check_count("scheduled_executor", nargs, 7, 7)) return NULL;
+  if (!alive() || !check_count("scheduled_executor", nargs, 7, 8)) return NULL;
   if (!PyObject_TypeCheck(args[0], fusion_type)) return PyErr_Format(PyExc_TypeError, "scheduled_executor() takes a Fusion, got %R", args[0]);
   static const char *const names[] = {"bdimx", "bdimy", "bdimz", "gdimx", "gdimy", "gdimz"};
   for (int i = 0; i < 6; i++)
     if (as_int64(args[i + 1], "LaunchParams", names[i], &launch[i])) return NULL;
+  int exact = nargs == 8 ? PyObject_IsTrue(args[7]) : 0;
+  if (exact < 0) return NULL;
   FusionObject *fusion = (FusionObject *)args[0];
   int status;
   Py_BEGIN_ALLOW_THREADS;
   status = nvf_executor_create_scheduled(fusion->handle, launch, &handle, &error);
   Py_END_ALLOW_THREADS;
-  return check(status, &error) ? new_executor(handle, fusion, 1) : NULL;
+  if (!check(status, &error)) return NULL;
+  if (exact && !check(nvfi_plan_so(handle, 0, 0, exact, &error), &error)) {
+    nvf_executor_destroy(handle);
+    return NULL;
+  }
+  return new_executor(handle, fusion, 1);
 }
 
 static void executor_dealloc(PyObject *self) {

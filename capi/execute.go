@@ -37,6 +37,7 @@ type execution struct {
 	simulates atomic.Int64                  // 0: no; else one more than the candidate
 	serial    atomic.Bool                   // kernels are made one after another
 	apart     atomic.Bool                   // and none starts before the one before it has ended
+	exact     atomic.Bool                   // no operation is approximated
 	last      atomic.Pointer[executor.Plan] // that was prepared
 	plans     plans
 }
@@ -51,7 +52,7 @@ type setting struct {
 // options are those that plans for such runs are made with.
 func (x *execution) options(s setting) executor.Options {
 	k := x.simulates.Load()
-	return executor.Options{Simulate: k > 0, Candidate: int(max(k-1, 0)), Serial: x.serial.Load(), Apart: x.apart.Load(), Device: deviceOf(s.device), RandomInMemory: s.randomInMemory, Views: s.views}
+	return executor.Options{Simulate: k > 0, Candidate: int(max(k-1, 0)), Serial: x.serial.Load(), Apart: x.apart.Load(), Exact: x.exact.Load(), Device: deviceOf(s.device), RandomInMemory: s.randomInMemory, Views: s.views}
 }
 
 // devices are what options point to, so that a call allocates none.
@@ -110,11 +111,12 @@ func nvf_executor_simulate(h C.nvf_executor, candidate C.int32_t, e *C.nvf_error
 }
 
 //export nvfi_plan_so
-func nvfi_plan_so(h C.nvf_executor, serial, apart C.int32_t, e *C.nvf_error) C.int {
+func nvfi_plan_so(h C.nvf_executor, serial, apart, exact C.int32_t, e *C.nvf_error) C.int {
 	x, err := get[execution](handle(h), "an executor")
 	if err == nil {
 		x.serial.Store(serial != 0)
 		x.apart.Store(apart != 0)
+		x.exact.Store(exact != 0)
 	}
 	return report(e, err)
 }

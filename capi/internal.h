@@ -98,8 +98,9 @@ int nvfi_first_shown(nvf_executor executor, const nvf_input *inputs, int32_t num
 int nvfi_is_compiled(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t *is, nvf_error *error);
 
 /* How later plans are made: with serial their kernels one after another instead of side by
- * side, with apart so that no kernel starts before the one before it has ended. */
-int nvfi_plan_so(nvf_executor executor, int32_t serial, int32_t apart, nvf_error *error);
+ * side, with apart so that no kernel starts before the one before it has ended, with exact
+ * so that no operation is approximated. */
+int nvfi_plan_so(nvf_executor executor, int32_t serial, int32_t apart, int32_t exact, nvf_error *error);
 
 /* A plan, in plan.h. */
 typedef struct nvfi_plan nvfi_plan;

@@ -77,10 +77,10 @@ static PyMethodDef functions[] = {
                "device) makes the callable of a call of torch; see nvfuser_go.torch_calls.\n"
                "Takes what else is needed from torch, which must be imported.")},
     {"executor", FAST(make_executor),
-     PyDoc_STR("executor(fusion, candidate=None, aliased=None, serial=False, apart=False) -> Executor\n\nCompletes the fusion and gives what runs it: simulated GPU kernels by one of\n"
+     PyDoc_STR("executor(fusion, candidate=None, aliased=None, serial=False, apart=False, exact=False) -> Executor\n\nCompletes the fusion and gives what runs it: simulated GPU kernels by one of\n"
                "the schedules that there are for them, counted around from 0, if candidate is given. Equal fusions share their\n"
                "programs. aliased is handed on to the hook prepare. With serial kernels are compiled one after another;\n"
-               "with apart none starts before the one before it has ended.")},
+               "with apart none starts before the one before it has ended, with exact no operation is approximated.")},
     {"schedulers", FAST(schedulers), PyDoc_STR("schedulers() -> list[str]\n\nThe names of the schedulers, in order of preference.")},
     {"ask_scheduler", FAST(ask_scheduler),
      PyDoc_STR("ask_scheduler(fusion, request, name, inputs, params) -> str\n\n"
@@ -92,9 +92,9 @@ static PyMethodDef functions[] = {
     {"graph_join", FAST(graph_join), PyDoc_STR("graph_join(graph, a, b)\n\nMaps two axes.")},
     {"graph_release", FAST(graph_release), PyDoc_STR("graph_release(graph)\n\nForgets a graph.")},
     {"scheduled_executor", FAST(make_scheduled_executor),
-     PyDoc_STR("scheduled_executor(fusion, bdimx, bdimy, bdimz, gdimx, gdimy, gdimz) -> Executor\n\n"
+     PyDoc_STR("scheduled_executor(fusion, bdimx, bdimy, bdimz, gdimx, gdimy, gdimz, exact=False) -> Executor\n\n"
                "Completes the fusion and gives what runs it by its schedule as it is now, in the simulator. The numbers are what every\n"
-               "launch must have; -1: any.")},
+               "launch must have; -1: any. With exact no operation is computed by an approximation.")},
     {"push_fusion", FAST(push_fusion),
      PyDoc_STR("push_fusion(fusion)\n\nMakes fusion the one that this thread's operations without operands of a fusion act on.")},
     {"pop_fusion", FAST(pop_fusion), PyDoc_STR("pop_fusion(fusion)\n\nUndoes the last push_fusion(fusion) of this thread.")},

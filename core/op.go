@@ -80,6 +80,15 @@ type Spelling struct {
 	F32, F64, Int, UInt, Bool, C64, C128 string
 }
 
+// An Approximation is a CUDA text for Float that takes fewer instructions than that
+// of the [Spelling], for results that are rounded to at most 16 bits. It has the
+// value of the op for zeros, infinities, NaN and what overflows, and results below
+// the normal numbers.
+type Approximation struct {
+	CUDA  string  // "": none
+	Error float64 // at most, of a result: relative, beside half a step of what is below the normal numbers
+}
+
 // An Interval bounds the inputs that tests draw for an operand.
 type Interval struct{ Lo, Hi float64 }
 
@@ -118,10 +127,11 @@ type OpInfo struct {
 	PlusOne                          *OpInfo // computes 1 more than this unary op, if not nil
 
 	CUDA   Spelling
-	Cost   float64    // instruction weight of an element; add is 1
-	ULP    float64    // error bound of the CUDA spelling in Float, in units in the last place
-	Domain []Interval // per operand; nil: any finite value
-	Torch  string     // Python expression over the parameter names; operands promoted, result cast
+	Approx Approximation // where [Fusion.Approximable] allows it
+	Cost   float64       // instruction weight of an element; add is 1
+	ULP    float64       // error bound of the CUDA spelling in Float, in units in the last place
+	Domain []Interval    // per operand; nil: any finite value
+	Torch  string        // Python expression over the parameter names; operands promoted, result cast
 
 	// TorchCall, if not "", is Torch as a run on a device calls it: over device too,
 	// and rows, the functions of python/nvfuser_go/torch_rows.py.

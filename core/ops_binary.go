@@ -134,7 +134,8 @@ func div(name string, p Promotion) OpInfo {
 		Float32: Kernel[float32]{F2: func(a, b float32) float32 { return a / b }},
 		Complex: Kernel[complex128]{F2: func(a, b complex128) complex128 { return a / b }}},
 		Spelling{F32: "$0 / $1", C64: "$0 / $1"}, "torch.true_divide(x, y)",
-		"The quotient x / y. Integers and bools are converted to Float first.").rated(costDivide, 0)
+		"The quotient x / y. Integers and bools are converted to Float first.").rated(costDivide, 0).
+		approximated("approximateDivide($0, $1)", approxDivide)
 	if p.Compute == FloatOf {
 		return i
 	}

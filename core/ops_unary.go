@@ -93,6 +93,22 @@ func (i OpInfo) fast(f func(float32) float32) OpInfo {
 	return i
 }
 
+// approximated returns i with a cheaper text for results of at most 16 bits.
+func (i OpInfo) approximated(cuda string, error float64) OpInfo {
+	i.Approx = Approximation{cuda, error}
+	return i
+}
+
+// Bounds of approximations, from the bounds of the instructions (PTX ISA, "Floating
+// Point Instructions": ex2.approx 2 units in the last place, rcp.approx and
+// sqrt.approx 1). The argument of exp is multiplied by log2(e) first: that rounds by
+// up to 2^-24 of it, which is up to 150, and so counts for more than the instruction.
+const (
+	approxExp    = 1.0 / (1 << 17)
+	approxExp2   = 1.0 / (1 << 20)
+	approxDivide = 1.0 / (1 << 21)
+)
+
 // plusOne returns i with the op that computes 1 more.
 func (i OpInfo) plusOne(op *OpInfo) OpInfo {
 	i.PlusOne = op
@@ -142,10 +158,10 @@ var (
 
 	ExpOp = def(function("exp", math.Exp, numerics.ExpComplex,
 		"e to the power x.").
-		fast(numerics.Exp32).rated(costExp, 2, Interval{-80, 80}))
+		fast(numerics.Exp32).rated(costExp, 2, Interval{-80, 80}).approximated("approximateExp($0)", approxExp))
 	Exp2Op = def(function("exp2", math.Exp2, numerics.Exp2Complex,
 		"2 to the power x.").
-		rated(costExp, 2, Interval{-120, 120}))
+		rated(costExp, 2, Interval{-120, 120}).approximated("approximateExp2($0)", approxExp2))
 	Expm1Op = def(function("expm1", math.Expm1, numerics.Expm1Complex,
 		"e to the power x, minus 1, accurate also where x is near 0.").
 		rated(costExp, 1, Interval{-20, 80}))
@@ -178,7 +194,7 @@ var (
 
 	SqrtOp = def(function("sqrt", math.Sqrt, numerics.SqrtComplex,
 		"The square root of x; NaN for negative numbers.").
-		fast(func(a float32) float32 { return float32(math.Sqrt(float64(a))) }).rated(costDivide, 0, Interval{0, 100}))
+		fast(func(a float32) float32 { return float32(math.Sqrt(float64(a))) }).rated(costDivide, 0, Interval{0, 100}).approximated("approximateSqrt($0)", approxDivide))
 	RsqrtOp = def(function("rsqrt", func(a float64) float64 { return 1 / math.Sqrt(a) }, numerics.RsqrtComplex,
 		"The reciprocal of the square root of x; infinite for 0, NaN for negative numbers.").
 		rated(costDivide, 2, Interval{0, 100}))
@@ -187,19 +203,19 @@ var (
 		Float32: Kernel[float32]{F1: func(a float32) float32 { return 1 / a }},
 		Complex: Kernel[complex128]{F1: numerics.ReciprocalComplex}},
 		Spelling{F32: "1 / $0", C64: "reciprocal($0)"}, "torch.reciprocal(x)",
-		"1 / x; infinite for 0.").rated(costDivide, 0))
+		"1 / x; infinite for 0.").rated(costDivide, 0).approximated("approximateReciprocal($0)", approxDivide))
 
 	SigmoidOp = def(unary("sigmoid", floating, Meaning{
 		Float:   Kernel[float64]{F1: numerics.Sigmoid},
 		Float32: Kernel[float32]{F1: numerics.Sigmoid32},
 		Complex: Kernel[complex128]{F1: numerics.SigmoidComplex}},
 		Spelling{F32: "sigmoid($0)", C64: "sigmoid($0)"}, "torch.sigmoid(x)",
-		"The logistic function of x, 1 / (1 + exp(-x)).").rated(costExp+costDivide, 4, Interval{-40, 40}))
+		"The logistic function of x, 1 / (1 + exp(-x)).").rated(costExp+costDivide, 4, Interval{-40, 40}).approximated("approximateSigmoid($0)", approxExp+approxDivide))
 	SiluOp = def(unary("silu", floating, Meaning{
 		Float:   Kernel[float64]{F1: numerics.Silu},
 		Complex: Kernel[complex128]{F1: numerics.SiluComplex}},
 		Spelling{F32: "$0 * sigmoid($0)", C64: "$0 * sigmoid($0)"}, "torch.nn.functional.silu(x)",
-		"x * sigmoid(x); NaN for -inf.").rated(costExp+costDivide, 5, Interval{-40, 40}))
+		"x * sigmoid(x); NaN for -inf.").rated(costExp+costDivide, 5, Interval{-40, 40}).approximated("$0 * approximateSigmoid($0)", approxExp+approxDivide))
 )
 
 // erfcinv has no function in torch: the inverse of the normal distribution is

@@ -271,7 +271,7 @@ func (a *assembly) inputsOf(s *segmenter.Segment) (inputs []Input, aligned []int
 
 // taskOf returns what a kernel of s is compiled for.
 func (a *assembly) taskOf(s *segmenter.Segment) (*task, error) {
-	t := &task{f: s.Fusion, device: target(a.properties), asked: s.Asked, scheduler: s.Scheduler, refusals: s.Refusals}
+	t := &task{f: s.Fusion, device: target(a.properties), exact: a.options.Exact, asked: s.Asked, scheduler: s.Scheduler, refusals: s.Refusals}
 	var err error
 	if t.inputs, t.aligned, err = a.inputsOf(s); err != nil {
 		return nil, err

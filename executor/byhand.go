@@ -31,7 +31,7 @@ func (a *assembly) assembleByHand() error {
 	if a.overlaps {
 		return core.InvalidArgumentf("execute(): an input that receives an output shares memory with another input, and the kernel of a schedule made by hand cannot save it before")
 	}
-	c, err := e.compileByHand(b, a.inputs, a.aligned, a.p.Outputs, limits(a.properties))
+	c, err := e.compileByHand(b, a.inputs, a.aligned, a.p.Outputs, a.options.Exact, limits(a.properties))
 	if err != nil {
 		return err
 	}
@@ -80,13 +80,13 @@ func (a *assembly) placeByHand(c *compiled) error {
 
 // compileByHand returns the kernel of the schedule made by hand, for a device with
 // the given limits. Outputs that the schedule lays out get its strides.
-func (e *Executor) compileByHand(b *core.Binding, inputs []Input, aligned []int, outputs []OutputDescription, limits kir.Limits) (*compiled, error) {
+func (e *Executor) compileByHand(b *core.Binding, inputs []Input, aligned []int, outputs []OutputDescription, exact bool, limits kir.Limits) (*compiled, error) {
 	s := e.byHand
 	if err := checkSchedule(s); err != nil {
 		return nil, err
 	}
 	placeOutputs(outputs, s)
-	t := &task{f: e.f, b: b, inputs: inputs, outputs: outputs}
+	t := &task{f: e.f, b: b, inputs: inputs, outputs: outputs, exact: exact}
 	c := &compiled{task: t, lowered: &lowered{s: s.Clone()}}
 	c.options.Alignment = func(v core.ValID) int { return alignmentOf(c.s.Fusion(), v, aligned) }
 	err := c.lowerTo()

@@ -22,6 +22,7 @@ type task struct {
 	inputs  []Input // descriptions
 	aligned []int   // addresses of inputs, in bytes
 	outputs []OutputDescription
+	exact   bool // see Options
 
 	follows bool // it reads what the kernel before it computes, and may start before that ends
 	leads   bool // the kernel after it may start before it ends

@@ -143,6 +143,8 @@ type Options struct {
 	// Serial has the kernels of a plan made one after another, in the order in which they
 	// run, instead of side by side. It makes no other plan.
 	Serial bool
+	// Exact has no operation computed by an approximation: see [lower.Options].
+	Exact bool
 
 	// Views has outputs that are views of other tensors have no memory of their own:
 	// the caller makes them, as [OutputDescription].View says. Without it they are copies.
@@ -245,6 +247,9 @@ func (e *Executor) AppendKey(key []byte, inputs []Input, o Options) []byte {
 	}
 	if o.Views && len(e.views) > 0 {
 		key = append(key, 'V')
+	}
+	if o.Exact {
+		key = append(key, 'E')
 	}
 	if o.Candidate != 0 {
 		key = binary.AppendVarint(append(key, 'C'), int64(o.Candidate))

@@ -109,7 +109,7 @@ func (c *compiled) rely() (err error) {
 		return err
 	}
 	known := c.known
-	c.options.Cooperative = true
+	c.options.Cooperative, c.options.Exact = true, c.exact
 	c.options.Value = func(h kir.HostValue) (int64, bool) {
 		n, err := arguments.Integer(c.s, known, hostInputs(c.inputs), h)
 		return n, err == nil

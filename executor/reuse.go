@@ -128,6 +128,9 @@ func (a *assembly) kernelKey(c *compiled, g *scheduler.Segment, recipe string, d
 		}
 		key = append(key, 0)
 	}
+	if a.options.Exact {
+		key = append(key, 'E')
+	}
 	if a.options.RandomInMemory {
 		key = binary.AppendVarint(append(key, 'R'), int64(draw))
 	}

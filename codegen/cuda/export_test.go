@@ -19,10 +19,11 @@ func (r row) Kernel() *kir.Kernel { return r.kernel() }
 func (r row) Op() *core.OpInfo       { return r.op }
 func (r row) Operands() []dtype.Type { return r.operands }
 func (r row) Result() dtype.Type     { return r.result }
+func (r row) Approximate() bool      { return r.approximate }
 
 // CastKernel returns a kernel that converts elements.
 func CastKernel(from, to dtype.Type) *kir.Kernel {
-	return row{core.CastOp, []dtype.Type{from}, to}.kernel()
+	return row{op: core.CastOp, operands: []dtype.Type{from}, result: to}.kernel()
 }
 
 // Body returns the text of a kernel without the device functions, and the names

@@ -36,6 +36,8 @@ type row struct {
 	op       *core.OpInfo
 	operands []dtype.Type
 	result   dtype.Type
+
+	approximate bool
 }
 
 func (r row) name() string {
@@ -43,11 +45,14 @@ func (r row) name() string {
 	for _, t := range r.operands {
 		name += "_" + t.Text()
 	}
+	if r.approximate {
+		name += "_approximately"
+	}
 	return name + "_to_" + r.result.Text()
 }
 
 // rows returns every elementwise op of the table on every type that it computes
-// in; a cast between each pair of types.
+// in, and each approximation; a cast between each pair of types.
 func rows() []row {
 	var all []row
 	ops := core.Ops()
@@ -63,7 +68,7 @@ func rows() []row {
 		for _, t := range computed() {
 			if op == core.CastOp {
 				for _, to := range computed() {
-					all = append(all, row{op, []dtype.Type{t}, to})
+					all = append(all, row{op: op, operands: []dtype.Type{t}, result: to})
 				}
 				continue
 			}
@@ -78,7 +83,10 @@ func rows() []row {
 				}
 			}
 			if result, err := op.ElementType(operands...); err == nil {
-				all = append(all, row{op, operands, result})
+				all = append(all, row{op: op, operands: operands, result: result})
+				if t == dtype.Float && op.Approx.CUDA != "" {
+					all = append(all, row{op, operands, result, true})
+				}
 			}
 		}
 	}
@@ -103,7 +111,11 @@ func (r row) kernel() *kir.Kernel {
 		if r.op == core.CastOp {
 			b.Store(b.Cast(r.result, args[0]), y, i)
 		} else {
-			b.Store(b.Op(r.op, args...), y, i)
+			compute := b.Op
+			if r.approximate {
+				compute = b.Approximately
+			}
+			b.Store(compute(r.op, args...), y, i)
 		}
 	}, nil)
 	return b.Kernel()

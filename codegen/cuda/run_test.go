@@ -108,6 +108,8 @@ func operandsOf(r *rand.Rand, x cuda.Row) [][]scalar.Value {
 func tolerance(x cuda.Row) float64 {
 	op, isComplex := x.Op(), x.Operands()[len(x.Operands())-1].IsComplex()
 	switch {
+	case x.Approximate():
+		return op.Approx.Error*(1<<24) + 1
 	case op == core.CastOp || op.ULP == 0 && !isComplex || x.Result().IsBool():
 		return 0
 	case op == core.PowOp && isComplex:

@@ -279,6 +279,9 @@ func domainSpelling(op *core.OpInfo, compute dtype.Type) string {
 // template returns the text of an operation, nil if it has none.
 func (p *printer) template(v *kir.Value) *template {
 	source := domainSpelling(v.Op, p.computeType(v))
+	if v.Approximate {
+		source = v.Op.Approx.CUDA
+	}
 	if source == "" {
 		return nil
 	}

@@ -250,6 +250,13 @@ func (b *Builder) Op(op *core.OpInfo, args ...ValueID) ValueID {
 	return b.Value(Value{Kind: Operation, DType: t, Op: op, Args: args})
 }
 
+// Approximately adds an op of which the approximation of its row will do.
+func (b *Builder) Approximately(op *core.OpInfo, args ...ValueID) ValueID {
+	v := b.Op(op, args...)
+	b.kernel.Values[v].Approximate = true
+	return v
+}
+
 // Cast adds a value converted to t, or returns it if it has that type.
 func (b *Builder) Cast(t dtype.Type, v ValueID) ValueID {
 	if b.kernel.Values[v].DType == t {

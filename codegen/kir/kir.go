@@ -202,6 +202,9 @@ type Value struct {
 	// or explicit ones.
 	Stream       int
 	Seed, Offset ValueID
+	// Approximate says of an Operation in Float that the approximation of its row
+	// will do: [core.OpInfo].Approx.
+	Approximate bool
 }
 
 // A Block is statements in order.

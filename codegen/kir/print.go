@@ -236,7 +236,7 @@ func (p *printer) value(id ValueID) string {
 		if v.Op == core.CastOp {
 			return fmt.Sprintf("%s(%s)", v.DType.Text(), p.values(v.Args))
 		}
-		return fmt.Sprintf("%s(%s)", opName(v.Op), p.values(v.Args))
+		return fmt.Sprintf("%s%s(%s)", flag(v.Approximate, "~"), opName(v.Op), p.values(v.Args))
 	case Shuffle:
 		lane := fmt.Sprint(v.Int)
 		if v.Mode == ShuffleAt {

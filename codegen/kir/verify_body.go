@@ -338,6 +338,9 @@ func (v *verifier) operation(x *Value) dtype.Type {
 	for i, a := range x.Args {
 		types[i] = v.k.Values[a].DType
 	}
+	if x.Approximate && (x.DType != dtype.Float || len(types) == 0 || types[len(types)-1] != dtype.Float || x.Op.Approx.CUDA == "") {
+		v.problem("%s of %v has no approximation", x.Op.Name, types)
+	}
 	t, err := x.Op.ElementType(types...)
 	if err != nil {
 		v.problem("%v", err)

@@ -23,6 +23,7 @@ type Analysis struct {
 	cooperative bool                // blocks may wait for each other
 	zero        []core.AxisID       // almost-exact classes of broadcasts
 	blocks      []schedule.Parallel // dimensions of the grid that some loop has
+	approximate map[core.ExprID]bool
 }
 
 // A tensor is what is derived for one tensor.
@@ -42,6 +43,9 @@ type tensor struct {
 // analyse computes the Analysis of m.
 func analyse(m *schedule.Mapping, o Options) *Analysis {
 	a := &Analysis{m: m, omitted: o.omitted, cooperative: o.Cooperative, s: m.Scheduled(), f: m.Fusion(), tensors: map[core.ValID]*tensor{}, readers: map[core.ValID][]core.ExprID{}, pipelines: map[core.AxisID]*pipeline{}, circular: map[core.ValID]*pipeline{}}
+	if !o.Exact {
+		a.approximate = a.f.Approximable()
+	}
 	a.findAliases()
 	a.graph = newGraph(m)
 	seen := map[core.AxisID]bool{}

@@ -348,7 +348,7 @@ func (c *context) body(id core.ExprID) error {
 	case e.Op.Class == core.Gather:
 		return c.gather(e, dst)
 	}
-	value, err := c.value(e)
+	value, err := c.value(id)
 	if err != nil {
 		return err
 	}

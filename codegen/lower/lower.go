@@ -32,6 +32,8 @@ type Options struct {
 	// they may wait for each other. The host must see to that if the kernel's
 	// Launch says so.
 	Cooperative bool
+	// Exact has no operation computed by an approximation, whoever reads its result.
+	Exact bool
 	// After, if not nil, is called with the kernel after each pass and may look at
 	// it; an error of it ends lowering. Before the first complete pass, places and
 	// barriers are missing.

@@ -22,7 +22,7 @@ var maxExpSum = &state{
 		return x
 	},
 	of: func(l *lowering, f fold, x kir.ValueID) []kir.ValueID {
-		return []kir.ValueID{x, l.expDifference(x, x)}
+		return []kir.ValueID{x, l.expDifference(f, x, x)}
 	},
 	add: func(l *lowering, f fold, a []kir.ValueID, x kir.ValueID) []kir.ValueID {
 		return l.addExponentials(f, a, []kir.ValueID{x})
@@ -36,8 +36,12 @@ var maxExpSum = &state{
 }
 
 // expDifference returns exp(a - b).
-func (l *lowering) expDifference(a, b kir.ValueID) kir.ValueID {
-	return l.b.Op(core.ExpOp, l.b.Op(core.SubOp, a, b))
+func (l *lowering) expDifference(f fold, a, b kir.ValueID) kir.ValueID {
+	exp := l.b.Op
+	if f.approximate {
+		exp = l.b.Approximately
+	}
+	return exp(core.ExpOp, l.b.Op(core.SubOp, a, b))
 }
 
 // addExponentials adds elements to a part: one exponential each, and one to scale
@@ -49,7 +53,7 @@ func (l *lowering) addExponentials(f fold, a, x []kir.ValueID) []kir.ValueID {
 	for i := range x {
 		terms[i] = l.b.Op(core.ExpNegativeOp, l.b.Op(core.SubOp, x[i], largest))
 	}
-	old := op(core.WhereOp, op(core.EqOp, a[0], largest), a[1], l.scaled(f, a[1], l.temporary("factor", l.expDifference(a[0], largest))))
+	old := op(core.WhereOp, op(core.EqOp, a[0], largest), a[1], l.scaled(f, a[1], l.temporary("factor", l.expDifference(f, a[0], largest))))
 	sum := l.temporary("sum", op(core.AddOp, old, l.balanced(core.AddOp, terms)))
 	return []kir.ValueID{largest, sum}
 }
@@ -79,7 +83,7 @@ func (l *lowering) mergeMaxExpSum(f fold, a, b []kir.ValueID) []kir.ValueID {
 	first := l.temporary("first", op(core.GeOp, a[0], b[0]))
 	more, less := choose("more", first, a[1], b[1]), choose("less", first, b[1], a[1])
 	smaller, larger := choose("smaller", first, b[0], a[0]), choose("larger", first, a[0], b[0])
-	factor := l.temporary("factor", l.expDifference(smaller, larger))
+	factor := l.temporary("factor", l.expDifference(f, smaller, larger))
 	rest := op(core.WhereOp, op(core.EqOp, a[0], b[0]), less, l.scaled(f, less, factor))
 	return []kir.ValueID{l.temporary("largest", op(core.MaximumOp, a[0], b[0])), l.temporary("sum", op(core.AddOp, more, rest))}
 }

@@ -24,6 +24,8 @@ type fold struct {
 	state      *state // nil: one value, folded by the binary op of the row
 	types      []dtype.Type
 	mayBeEmpty bool // there may be no elements at all
+
+	approximate bool // the approximations of the rows that a state is computed by will do
 }
 
 // A state is how the values of a reduction with several results are folded.
@@ -65,7 +67,7 @@ var moments = &state{
 }
 
 func (l *lowering) fold(e *core.Expr) fold {
-	f := fold{op: e.Op, state: states[e.Op]}
+	f := fold{op: e.Op, state: states[e.Op], approximate: l.approximate[l.f.Val(e.Out[0]).Def]}
 	if e.Op.Merges { // there are parts, but each may be of nothing
 		part := l.f.Val(l.f.TensorArgs(e)[0]).Def
 		f.mayBeEmpty = part == core.NoExpr || l.f.Expr(part).Op.Class != core.Reduction || l.fold(l.f.Expr(part)).mayBeEmpty

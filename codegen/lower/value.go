@@ -24,7 +24,8 @@ func (c *context) loadAt(o operand) (kir.ValueID, error) {
 }
 
 // value returns the element of the result of e that the statement computes.
-func (c *context) value(e *core.Expr) (kir.ValueID, error) {
+func (c *context) value(id core.ExprID) (kir.ValueID, error) {
+	e := c.f.Expr(id)
 	switch {
 	case e.Op == core.ReshapeOp:
 		return c.reshape(e)
@@ -34,7 +35,7 @@ func (c *context) value(e *core.Expr) (kir.ValueID, error) {
 		v, err := c.load(e, 0)
 		return c.b.Cast(c.f.Val(e.Out[0]).DType, v), err
 	case e.Op.Class == core.Elementwise:
-		return c.elementwise(e)
+		return c.elementwise(id)
 	case e.Op == core.FullOp:
 		return c.number(e.Args[1].Scalar, e.Args[2].DType()), nil
 	case e.Op == core.IotaOp:
@@ -46,7 +47,8 @@ func (c *context) value(e *core.Expr) (kir.ValueID, error) {
 }
 
 // elementwise applies the row to operands of its compute type.
-func (c *context) elementwise(e *core.Expr) (kir.ValueID, error) {
+func (c *context) elementwise(id core.ExprID) (kir.ValueID, error) {
+	e := c.f.Expr(id)
 	args := make([]kir.ValueID, 0, len(e.Args))
 	types := make([]dtype.Type, len(e.Args))
 	compute, k := dtype.Null, 0
@@ -76,6 +78,9 @@ func (c *context) elementwise(e *core.Expr) (kir.ValueID, error) {
 			}
 			args = append(args, c.number(a.Scalar, t))
 		}
+	}
+	if c.approximate[id] {
+		return c.b.Approximately(e.Op, args...), nil
 	}
 	return c.b.Op(e.Op, args...), nil
 }

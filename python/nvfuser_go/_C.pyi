@@ -55,6 +55,7 @@ def executor(
     aliased: frozenset[int] | None = None,
     serial: bool = False,
     apart: bool = False,
+    exact: bool = False,
     /,
 ) -> Executor: ...
 def schedulers() -> list[str]: ...
@@ -64,7 +65,15 @@ def graph_mapped(graph: int, a: IterDomain, b: IterDomain, /) -> bool: ...
 def graph_join(graph: int, a: IterDomain, b: IterDomain, /) -> None: ...
 def graph_release(graph: int, /) -> None: ...
 def scheduled_executor(
-    fusion: Fusion, bdimx: int, bdimy: int, bdimz: int, gdimx: int, gdimy: int, gdimz: int, /
+    fusion: Fusion,
+    bdimx: int,
+    bdimy: int,
+    bdimz: int,
+    gdimx: int,
+    gdimy: int,
+    gdimz: int,
+    exact: bool = False,
+    /,
 ) -> Executor: ...
 
 class Fusion:

@@ -357,9 +357,8 @@ class FusionExecutorCache:
             for i, x in enumerate(inputs)
             if _same(x, alias)
         )
-        # By the schedule that they simulate, if they do, whether they compile one kernel after another, and whether
-        # none starts before the one before it has ended.
-        self._executors: dict[tuple[int | None, bool, bool], _C.Executor] = {}
+        # By what options ask for: see _executor_that.
+        self._executors: dict[tuple[int | None, bool, bool, bool], _C.Executor] = {}
         self._executor = self._executor_that(given)
 
     def execute(
@@ -383,10 +382,12 @@ class FusionExecutorCache:
         return executor.execute(inputs, ANY_DEVICE if device is None else device_number(device))
 
     def _executor_that(self, given: options.Options) -> _C.Executor:
-        key = simulates, serial, apart = options.simulated(given), options.serial(given), options.apart(given)
+        serial, apart, exact = options.serial(given), options.apart(given), options.exact(given)
+        simulates = options.simulated(given)
+        key = simulates, serial, apart, exact
         known = self._executors.get(key)
         if known is None:  # of two threads that make one, both use the first
-            made = _C.executor(self._fusion._core, simulates, self._aliased, serial, apart)
+            made = _C.executor(self._fusion._core, simulates, self._aliased, serial, apart, exact)
             known = self._executors.setdefault(key, made)
         return known
 
@@ -479,12 +480,12 @@ class KernelExecutor:
         """
         if not isinstance(fusion, Fusion):
             raise InvalidType(f"KernelExecutor.compile(): fusion must be a Fusion, got {fusion!r}")
-        given = options.environment().dump
-        self._dumps = dump.OfInputs(fusion, given) if given else None
+        given = options.environment()
+        self._dumps = dump.OfInputs(fusion, given.dump) if given.dump else None
         self._launch, self._compile = launch_constraints, compile_params
         dims = ("bdimx", "bdimy", "bdimz", "gdimx", "gdimy", "gdimz")
         launch = [-1 if launch_constraints is None else getattr(launch_constraints, name) for name in dims]
-        executor = _C.scheduled_executor(fusion._core, *launch)
+        executor = _C.scheduled_executor(fusion._core, *launch, options.exact(given))
         args = as_list(args, "KernelExecutor.compile()")
         if args:
             prepared, _ = prepare(args)

@@ -62,9 +62,10 @@ STAGES = _stages()
 LEGAL: dict[str, tuple[str, ...]] = {variable: tuple(names.split()) for variable, names in _LEGAL.items()}
 LEGAL["NVFUSER_DUMP"] = tuple(dict.fromkeys((*LEGAL["NVFUSER_DUMP"], *STAGES)))
 
-# An option that nvFuser does not have: kernels that start while those before them end.
-LAUNCH_OVERLAP = "launch_overlap"
-LEGAL["NVFUSER_DISABLE"] = (*LEGAL["NVFUSER_DISABLE"], LAUNCH_OVERLAP)
+# Options that nvFuser does not have: kernels that start while those before them end, and operations that are
+# approximated where 16 bits of the result are kept.
+LAUNCH_OVERLAP, APPROXIMATE_MATH = "launch_overlap", "approximate_math"
+LEGAL["NVFUSER_DISABLE"] = (*LEGAL["NVFUSER_DISABLE"], LAUNCH_OVERLAP, APPROXIMATE_MATH)
 
 # What NVFUSER_DUMP does beyond printing stages: writes the stage cuda_full into a file of the folder given.
 CUDA_TO_FILE = "cuda_to_file"
@@ -73,7 +74,7 @@ CUDA_TO_FILE = "cuda_to_file"
 EFFECTIVE: dict[str, frozenset[str]] = {
     "NVFUSER_DUMP": frozenset({*STAGES, CUDA_TO_FILE}),
     "NVFUSER_ENABLE": frozenset({"verify", "simulate"}),
-    "NVFUSER_DISABLE": frozenset({"parallel_compile", LAUNCH_OVERLAP}),
+    "NVFUSER_DISABLE": frozenset({"parallel_compile", LAUNCH_OVERLAP, APPROXIMATE_MATH}),
     "NVFUSER_PROF": frozenset(),
 }
 
@@ -169,6 +170,11 @@ def serial(given: Options) -> bool:
 def apart(given: Options) -> bool:
     """Whether no kernel starts before the one before it has ended."""
     return LAUNCH_OVERLAP in given.disable
+
+
+def exact(given: Options) -> bool:
+    """Whether no operation is computed by an approximation, also where only 16 bits of the result are kept."""
+    return APPROXIMATE_MATH in given.disable
 
 
 def for_call(enable: list[str], disable: list[str]) -> Options:

@@ -38,6 +38,7 @@ var featureNames = map[string]string{
 	"workspace":   "there is memory that is no tensor of the caller",
 	"random":      "random numbers are made",
 	"hoist":       "an index expression has a name",
+	"approximate": "operations are approximated",
 	"inplace":     "an output is written to the memory of an input",
 	"streaming":   "something is moved that is read or written once",
 	"evict_first": "something is moved that the second cache gives up first",
@@ -65,6 +66,7 @@ func features(x *subject) map[string]bool {
 		has["inplace"] = has["inplace"] || o.Alias != core.NoVal
 	}
 	for i := range k.Values {
+		has["approximate"] = has["approximate"] || k.Values[i].Approximate
 		switch k.Values[i].Kind {
 		case kir.Shuffle:
 			has["warp"] = true

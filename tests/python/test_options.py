@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from nvfuser_go import FusionDefinition, InvalidArgument, options
+from nvfuser_go import DataType, FusionDefinition, InvalidArgument, options
 
 
 def test_parse():
@@ -57,6 +57,18 @@ def test_kernels_one_after_another():
         (out,) = fd.execute([x], _enable_options=["simulate"], _disable_options=[name])
         assert torch.allclose(out, x.exp().sin())
     assert "sin" in fd.last_cuda_code()
+
+
+def test_exact_kernels():
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1], True, DataType.BFloat16)
+        fd.add_output(fd.ops.cast(fd.ops.exp(x) / 3.0, DataType.BFloat16))
+    x = torch.linspace(-3, 3, 100, dtype=torch.bfloat16)
+    for disabled, approximated in ([], True), (["approximate_math"], False), ([], True):
+        (out,) = fd.execute([x], _enable_options=["simulate"], _disable_options=disabled)
+        assert torch.equal(out, (x.double().exp() / 3).bfloat16())  # the simulator computes exactly
+        assert ("approximateExp(" in fd.last_cuda_code()) == approximated
+        assert ("approximateDivide(" in fd.last_cuda_code()) == approximated
 
 
 PROGRAM = """

@@ -81,6 +81,72 @@ __device__ inline float erfPlusOne(float x) {
   return x < 0 ? p * e : 2.0f - p * e;
 }
 
+//@ approximateExp2
+// The square of 2^x. Where it is below the normal numbers, 2^x is not, so that the
+// instruction, which knows normal numbers alone, will do.
+__device__ inline float squareOfExp2(float x) {
+  float y;
+#ifdef __CUDA_ARCH__
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+#else
+  y = exp2f(x);
+#endif
+  return y * y;
+}
+
+// 2^x with a relative error of at most 2^-20.
+__device__ inline float approximateExp2(float x) {
+  return squareOfExp2(0.5f * x);
+}
+
+//@ approximateExp needs approximateExp2
+// e^x with a relative error of at most 2^-17.
+__device__ inline float approximateExp(float x) {
+  return squareOfExp2(0.72134752f * x);
+}
+
+//@ approximateSigmoid needs approximateExp reciprocalAbove1
+__device__ inline float approximateSigmoid(float x) {
+  return reciprocalAbove1(1.0f + approximateExp(-x));
+}
+
+//@ approximateDivide
+// x / y with a relative error of at most 2^-21. Both are scaled where 1 / y would be
+// no normal number. What depends on y alone is computed once where y is the same in a
+// loop: then a division is two multiplications.
+__device__ inline float approximateDivide(float x, float y) {
+  const float size = fabsf(y);
+  const float scale = size < 0x1p-126f ? 0x1p24f : size > 0x1p125f ? 0x1p-24f : 1.0f;
+#ifdef __CUDA_ARCH__
+  const float r = __fdividef(1.0f, y * scale);
+#else
+  const float r = 1.0f / (y * scale);
+#endif
+  return x * scale * r;
+}
+
+//@ approximateReciprocal
+__device__ inline float approximateReciprocal(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1 / x;
+#endif
+}
+
+//@ approximateSqrt
+__device__ inline float approximateSqrt(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return sqrtf(x);
+#endif
+}
+
 //@ sign
 // -1, 0 or 1, and 0 for NaN.
 template <class T>
