@@ -310,6 +310,12 @@ func TestVerify(t *testing.T) {
 		{"result type", func(b *sample) {
 			b.Store(b.Value(Value{Kind: Operation, DType: dtype.Float, Op: core.Lookup("lt"), Args: []ValueID{b.alpha, b.alpha}}), b.s)
 		}, "is a Bool and declared as a Float"},
+		{"an approximation that the row lacks", func(b *sample) {
+			b.Store(b.Approximately(core.AddOp, b.alpha, b.alpha), b.s)
+		}, "add of [Float Float] has no approximation"},
+		{"an approximation in double", func(b *sample) {
+			b.Let("z", b.Approximately(core.ExpOp, b.Float(dtype.Double, 1)), scalar.Unknown())
+		}, "exp of [Double] has no approximation\na symbol cannot be a Double"},
 		{"a type without arithmetic", func(b *sample) {
 			b.Let("z", b.Value(Value{Kind: Constant, DType: dtype.Null}), scalar.Unknown())
 		}, "is a Null, which no thread computes with\na symbol cannot be a Null"},

@@ -105,6 +105,12 @@ var features = []feature{
 		parallelised(t, s, 1, schedule.TIDx)
 		must(t, s.InlineMost(nil, nil))
 	}},
+	{name: "approximate", text: `%0 = tensor f32 [-1] contiguity=[yes]
+%1 = exp %0
+%2 = truediv 3:f64, %1
+%3 = cast %2 dtype=bf16
+output %3
+`, sizes: [][]int64{{37}}, schedule: func(t *testing.T, s *schedule.Scheduled) { must(t, s.InlineMost(nil, nil)) }},
 	{name: "unrolled", text: addText, sizes: [][]int64{{37}, {37}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
 		scheduleCached(t, s, schedule.Unroll)
 	}},
