@@ -236,7 +236,11 @@ func TestViewsOfCallsKept(t *testing.T) {
 func TestViewsOfOverlappingInputs(t *testing.T) {
 	const text = "%0 = tensor f32 [-1] contiguity=[yes]\n%1 = tensor f32 [-1] contiguity=[yes]\n%2 = neg %0\noutput %0\noutput %2 alias %1\n"
 	memory := make([]float32, 20)
-	at := func(i int) executor.Input { return vector(uintptr(unsafe.Pointer(&memory[i])), 8) }
+	at := func(i int) executor.Input {
+		in := vector(0, 8)
+		in.Data = unsafe.Pointer(&memory[i])
+		return in
+	}
 	for _, place := range viewPlaces {
 		s := newStage(t)
 		e := deviceExecutor(t, s.driver, text)

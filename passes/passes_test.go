@@ -196,7 +196,8 @@ func TestRandom(t *testing.T) {
 	}
 	t.Log(changes)
 	for _, p := range Passes() {
-		require.True(t, programs < 3000 || changes[p.Name] > 0, p.Name)
+		// Programs of any bytes hardly have a softmax: TestExponentialsRandom draws those.
+		require.True(t, programs < 3000 || changes[p.Name] > 0 || p.Name == "sum of exponentials", p.Name)
 	}
 }
 
