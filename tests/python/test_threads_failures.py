@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from nvfuser_go import FusionDefinition
+from nvfuser_go import FusionDefinition, InvalidArgument
 
 # The compiled module takes torch.empty_strided when it is imported.
 ALLOCATIONS = """
@@ -105,7 +105,12 @@ def check_in_place(seed: int) -> None:
         for options in ([], ["simulate"]):
             copies = {id(x): x.clone() for x in given}
             inputs = [copies[id(x)] for x in given]
-            results.append([*fd.execute(inputs, _enable_options=options), *inputs])
+            try:
+                results.append([*fd.execute(inputs, _enable_options=options), *inputs])
+            except InvalidArgument as error:  # both of one tensor are written
+                assert given[1] is given[0]
+                assert "each receive an output and share memory" in str(error)
+                results.append(inputs)
         for want, got in zip(*results, strict=True):
             torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3, msg=lambda m: f"seed {seed}: {m}\n{fd}")
 
