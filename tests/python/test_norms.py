@@ -32,7 +32,8 @@ def test_rows(name: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("name", OF_IMAGES)
 def test_images(name: str, layout: str) -> None:
     for dtype in DTYPES:
-        cases = list(image_cases(name, dtype, layout, [(1, 4, 1, 2), (2, 6, 3, 5)]))
+        # As many elements as give torch's largest error a chance: of 180, torch's was half a unit.
+        cases = list(image_cases(name, dtype, layout, [(1, 4, 1, 2), (3, 6, 7, 9)]))
         assert not wrong(cases, cpu)
         assert not wrong(cases[1:], simulated)
 

@@ -190,12 +190,16 @@ def test_nothing_is_kept_of_plans_and_calls():
             built(lambda x: x + 1).execute([inputs[3]])
         gc.collect()
 
+    def growth() -> int:
+        before = resident()
+        for _ in range(8):
+            cycle()
+        return resident() - before
+
     for _ in range(4):
         cycle()
-    before = resident()
-    for _ in range(8):
-        cycle()
-    assert resident() - before < 4096
+    # What leaks does so each time; the heap of a process that ran other tests may grow once.
+    assert any(growth() < 4096 for _ in range(4))
     assert [sys.getrefcount(x) for x in inputs] == counts
 
 
@@ -381,7 +385,9 @@ def test_a_plan_with_calls_is_found_by_another_process(with_devices):
     def run() -> tuple[list[Path], list[str]]:
         record.write_text("")
         assert "is needed" in run_python(script, **with_devices)
-        return sorted(folder.iterdir(), key=lambda path: (path.suffix, path.name)), record.read_text().splitlines()
+        # Two threads load the kernels: their calls may come in any order.
+        calls = sorted(record.read_text().splitlines())
+        return sorted(folder.iterdir(), key=lambda path: (path.suffix, path.name)), calls
 
     kept = run()
     *codes, plan = kept[0]
