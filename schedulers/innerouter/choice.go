@@ -37,7 +37,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	if len(all) == 0 {
 		f := a.g.Fusion
 		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "accumulators", a.reference,
-			"the rows that are reduced to %s have %d elements, for each of which a thread keeps %d registers and folds %d more: a block has not so many", f.Name(a.reference), a.length,
+			"the rows that are reduced to %s have %d elements, for each of which a thread keeps %d registers and folds %d more: a block has not so many", f.Name(a.reference), a.rows.Length,
 			a.held[holding{persistence.Tight, true}], a.columns)}}
 	}
 	single := all[0]
@@ -51,8 +51,8 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 // fit returns the parameters with the fewest threads a row of which so many blocks fit a
 // processor.
 func (a *analysis) fit(price persistence.Price, blocks int64, device scheduler.Device) (Params, bool) {
-	length := max(a.length, 1)
-	p := Params{Vector: min(a.space.Cheapest(a.kept, 1).Elements, length), Price: price}
+	length := max(a.rows.Length, 1)
+	p := Params{Vector: min(a.rows.Cheapest(a.rows.Kept, 1).Elements, length), Price: price}
 	for p.Vector > 1 && p.Vector*2 > length {
 		p.Vector /= 2
 	}
@@ -73,7 +73,7 @@ func (a *analysis) fit(price persistence.Price, blocks int64, device scheduler.D
 		}
 		p.Rows = threads / (p.Warps * warp)
 		p.Blocks = blocks * int64(device.Processors)
-		sets := ceilDiv(max(a.rows, 1), p.Rows)
+		sets := ceilDiv(max(a.rows.Count, 1), p.Rows)
 		for p.Blocks > 1 && p.Blocks*rowSets > sets { // few rows
 			p.Blocks = ceilDiv(p.Blocks, 2)
 		}

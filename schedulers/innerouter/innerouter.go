@@ -67,11 +67,7 @@ func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Re
 
 func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
 	chosen, _ := analyse(g).choose(device)
-	var all []scheduler.Params
-	for _, p := range chosen {
-		all = append(all, p)
-	}
-	return all
+	return scheduler.AsParams(chosen)
 }
 
 // Recipe is that of [scheduler.Scheduler].
@@ -98,10 +94,7 @@ func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule
 type analysis struct {
 	g *scheduler.Segment
 	facts
-	space    *space.Space
-	kept     int   // places of the space that are outside of the rows
-	length   int64 // of a row
-	rows     int64
+	rows     *space.Rows
 	attempts scheduler.Attempts[Params]
 	err      error // why it is not accepted
 }
@@ -131,7 +124,7 @@ func analyse(g *scheduler.Segment) *analysis {
 		for k, x := range scheduler.Recall(g, Scheduler{}, func() []facts { return find(g) }) {
 			b := &analysis{g: g, facts: x, err: x.err}
 			if b.err == nil {
-				b.err = b.measure()
+				b.rows, b.err = space.NewRows(b.g, b.reference, name)
 			}
 			if k == 0 || b.err == nil {
 				b.attempts = a.attempts
@@ -159,7 +152,7 @@ func find(g *scheduler.Segment) (all []facts) {
 	if len(refusals) > 0 {
 		return []facts{{err: &scheduler.Refusals{List: refusals}}}
 	}
-	reductions := reductions(f)
+	reductions := scheduler.Reductions(f)
 	if len(reductions) < 2 {
 		return refuse("operation", core.NoVal, "not both rows and columns are reduced")
 	}
@@ -231,17 +224,6 @@ func factsOf(f *core.Fusion, reference core.ValID) (x facts, rows []core.ValID) 
 	return x, rows
 }
 
-// reductions returns the first result of each reduction of f, in order.
-func reductions(f *core.Fusion) []core.ValID {
-	var all []core.ValID
-	for _, id := range f.Order() {
-		if e := f.Expr(id); e.Op.Class == core.Reduction {
-			all = append(all, e.Out[0])
-		}
-	}
-	return all
-}
-
 // twoPass lets s compute means and variances of the rows that are reduced to reference in
 // two passes. It returns what is summed instead, by mean.
 func twoPass(s *schedule.Scheduled, reference core.ValID) (sums map[core.ValID]core.ValID, err error) {
@@ -256,57 +238,7 @@ func twoPass(s *schedule.Scheduled, reference core.ValID) (sums map[core.ValID]c
 	return sums, err
 }
 
-// measure finds how the rows lie in memory, which must be the innermost dimensions.
-func (a *analysis) measure() (err error) {
-	if a.space, err = space.New(a.g, a.reference); err != nil {
-		return err
-	}
-	f := a.g.Fusion
-	axes := f.Val(a.reference).Domain.Logical
-	a.length, a.rows, a.kept = 1, 1, len(axes)
-	inside := core.NoAxis
-	for k, d := range slices.Backward(a.space.Order) {
-		n, isReduced := a.space.Extents[k], f.Axis(axes[d]).Kind == core.Reduce
-		switch {
-		case n == 1:
-		case !isReduced:
-			inside = axes[d]
-		case inside != core.NoAxis:
-			return &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "outer reduction", a.reference,
-				"%s is reduced along dimensions outside of dimension %d in memory", f.Name(a.reference), slices.Index(axes, inside))}}
-		default:
-			a.kept = k
-		}
-		if isReduced {
-			a.length *= n
-		} else {
-			a.rows *= n
-		}
-	}
-	return nil
-}
-
-// order returns the dimensions of the reference, those that are kept first.
-func (a *analysis) order() (order []int, kept int) {
-	f := a.g.Fusion
-	axes := f.Val(a.reference).Domain.Logical
-	for _, isReduced := range []bool{false, true} {
-		for _, d := range a.space.Order {
-			if f.Axis(axes[d]).Kind == core.Reduce == isReduced {
-				order = append(order, d)
-			}
-		}
-		if !isReduced {
-			kept = len(order)
-		}
-	}
-	return order, kept
-}
-
 // recipe has p and what build reads of the segment.
 func (a *analysis) recipe(p Params) string {
-	order, kept := a.order()
-	return fmt.Sprint(p, a.reference, order, kept, a.pitch(p.Vector).Widths)
+	return fmt.Sprint(p, a.reference, a.rows.Dimensions, a.rows.KeptDimensions, a.rows.Pitch(p.Vector).Widths)
 }
-
-func (a *analysis) pitch(elements int64) space.Pitch { return a.space.PitchOf(a.kept, elements, 1) }

@@ -80,7 +80,7 @@ func (b *builder) schedule() error {
 			return err
 		}
 	}
-	if err := b.a.space.Vectorize(s, b.a.pitch(b.Vector)); err != nil {
+	if err := b.a.rows.Vectorize(s, b.a.rows.Pitch(b.Vector)); err != nil {
 		return err
 	}
 	return s.InlineMost(nil, nil)
@@ -108,7 +108,7 @@ func (b *builder) below(phases *persistence.Phases) (below map[core.ValID][]core
 
 // loops gives the reduction v its loops.
 func (b *builder) loops(v core.ValID) error {
-	order, kept := b.a.order()
+	order, kept := b.a.rows.Dimensions, b.a.rows.KeptDimensions
 	moves := map[int]int{}
 	for k, d := range order {
 		moves[d] = k

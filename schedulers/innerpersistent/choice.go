@@ -50,17 +50,17 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	if len(all) == 0 {
 		f, h := a.g.Fusion, a.facts.held[holding{persistence.Tight, true}]
 		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "row too wide", a.facts.reference,
-			"the rows that are reduced to %s have %d elements, of each of which %d bytes are held: the registers of a block, or of a cluster if there are, have no room for so many", f.Name(a.facts.reference), a.length, h.bytes)}}
+			"the rows that are reduced to %s have %d elements, of each of which %d bytes are held: the registers of a block, or of a cluster if there are, have no room for so many", f.Name(a.facts.reference), a.rows.Length, h.bytes)}}
 	}
 	slices.Reverse(all) // the last one is the first that leaves registers free
 	single := all[0]
 	single.Vector, single.Steps = 1, 0
-	if single.Steps = ceilDiv(a.length, single.Threads*single.Cluster); single.Steps > mostElements {
+	if single.Steps = ceilDiv(a.rows.Length, single.Threads*single.Cluster); single.Steps > mostElements {
 		single.Threads = min(int64(device.Threads), single.Threads*ceilDiv(single.Steps, mostElements))
-		single.Steps = ceilDiv(a.length, single.Threads*single.Cluster)
+		single.Steps = ceilDiv(a.rows.Length, single.Threads*single.Cluster)
 	}
 	single.Steps, single.Rows = bucket(max(single.Steps, 1)), 1
-	if single != all[0] && single.capacity() >= a.length { // needs nothing to be known of sizes
+	if single != all[0] && single.capacity() >= a.rows.Length { // needs nothing to be known of sizes
 		all = append(all, single)
 	}
 	return a.attempts.First(all, all[len(all)-1])
@@ -68,8 +68,8 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 
 // fit returns the parameters with the fewest threads a row that have room for the rows.
 func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params, bool) {
-	length := max(a.length, 1)
-	p := Params{Vector: min(a.space.Cheapest(a.kept, 1).Elements, length), Price: price, Cluster: 1}
+	length := max(a.rows.Length, 1)
+	p := Params{Vector: min(a.rows.Cheapest(a.rows.Kept, 1).Elements, length), Price: price, Cluster: 1}
 	for p.Vector > 1 && p.Vector*2 > length {
 		p.Vector /= 2
 	}
@@ -91,7 +91,7 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 
 // widen gives a row twice the threads in a block until they have room for it.
 func (a *analysis) widen(p *Params, h held, vectors int64, device scheduler.Device) bool {
-	length := max(a.length, 1)
+	length := max(a.rows.Length, 1)
 	for ; p.Threads <= int64(device.Threads); p.Threads *= 2 {
 		p.Steps = bucket(ceilDiv(vectors, p.Threads*p.Cluster))
 		most := int64(fewElements)
@@ -127,7 +127,7 @@ func (a *analysis) rowsOf(p Params, device scheduler.Device) int64 {
 		threads = smallRows
 	}
 	rows := max(threads/p.Threads, 1)
-	for rows > 1 && ceilDiv(a.rows, rows) < int64(device.Processors) && (rows/2)*p.Threads >= warp {
+	for rows > 1 && ceilDiv(a.rows.Count, rows) < int64(device.Processors) && (rows/2)*p.Threads >= warp {
 		rows /= 2
 	}
 	return rows

@@ -15,7 +15,6 @@ package innerpersistent
 
 import (
 	"fmt"
-	"slices"
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/schedule"
@@ -65,11 +64,7 @@ func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Re
 
 func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
 	chosen, _ := analyse(g).choose(device)
-	var all []scheduler.Params
-	for _, p := range chosen {
-		all = append(all, p)
-	}
-	return all
+	return scheduler.AsParams(chosen)
 }
 
 // Recipe is that of [scheduler.Scheduler].
@@ -96,10 +91,7 @@ func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule
 type analysis struct {
 	g        *scheduler.Segment
 	facts    facts
-	space    *space.Space
-	kept     int   // places of the space that are outside of the rows
-	length   int64 // of a row
-	rows     int64
+	rows     *space.Rows
 	attempts scheduler.Attempts[Params]
 	err      error // why it is not accepted
 }
@@ -130,7 +122,7 @@ func analyse(g *scheduler.Segment) *analysis {
 		a.attempts = scheduler.Attempts[Params]{Segment: g, Recipe: a.recipe, Build: a.build}
 		a.facts = scheduler.Recall(g, Scheduler{}, func() facts { return find(g) })
 		if a.err = a.facts.err; a.err == nil {
-			a.err = a.measure()
+			a.rows, a.err = space.NewRows(a.g, a.facts.reference, name)
 		}
 		return a
 	})
@@ -167,7 +159,7 @@ func find(g *scheduler.Segment) (x facts) {
 			return refuse("operation", v, "%s is the result of %s(), which cannot be computed in steps", f.Name(v), e.Called.Name)
 		}
 	}
-	x.reference = reductions(f)[0]
+	x.reference = scheduler.Reductions(f)[0]
 	switch u, err := g.Uncovered(x.reference); {
 	case err != nil:
 		return facts{err: err}
@@ -184,17 +176,6 @@ func find(g *scheduler.Segment) (x facts) {
 	return x
 }
 
-// reductions returns the first result of each reduction of f, in order.
-func reductions(f *core.Fusion) []core.ValID {
-	var all []core.ValID
-	for _, id := range f.Order() {
-		if e := f.Expr(id); e.Op.Class == core.Reduction {
-			all = append(all, e.Out[0])
-		}
-	}
-	return all
-}
-
 // twoPass lets s compute means and variances in two passes. sums, if any, gets what is
 // summed instead, by mean.
 func twoPass(s *schedule.Scheduled, sums *map[core.ValID]core.ValID) error {
@@ -207,57 +188,7 @@ func twoPass(s *schedule.Scheduled, sums *map[core.ValID]core.ValID) error {
 	})
 }
 
-// measure finds how the rows lie in memory, which must be the innermost dimensions.
-func (a *analysis) measure() (err error) {
-	if a.space, err = space.New(a.g, a.facts.reference); err != nil {
-		return err
-	}
-	f := a.g.Fusion
-	axes := f.Val(a.facts.reference).Domain.Logical
-	a.length, a.rows, a.kept = 1, 1, len(axes)
-	inside := core.NoAxis
-	for k, d := range slices.Backward(a.space.Order) {
-		n, isReduced := a.space.Extents[k], f.Axis(axes[d]).Kind == core.Reduce
-		switch {
-		case n == 1:
-		case !isReduced:
-			inside = axes[d]
-		case inside != core.NoAxis:
-			return &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "outer reduction", a.facts.reference,
-				"%s is reduced along dimensions outside of dimension %d in memory", f.Name(a.facts.reference), slices.Index(axes, inside))}}
-		default:
-			a.kept = k
-		}
-		if isReduced {
-			a.length *= n
-		} else {
-			a.rows *= n
-		}
-	}
-	return nil
-}
-
-// order returns the dimensions of the reference, those that are kept first.
-func (a *analysis) order() (order []int, kept int) {
-	f := a.g.Fusion
-	axes := f.Val(a.facts.reference).Domain.Logical
-	for _, isReduced := range []bool{false, true} {
-		for _, d := range a.space.Order {
-			if f.Axis(axes[d]).Kind == core.Reduce == isReduced {
-				order = append(order, d)
-			}
-		}
-		if !isReduced {
-			kept = len(order)
-		}
-	}
-	return order, kept
-}
-
 // recipe has p and what build reads of the segment.
 func (a *analysis) recipe(p Params) string {
-	order, kept := a.order()
-	return fmt.Sprint(p, order, kept, a.pitch(p.Vector).Widths)
+	return fmt.Sprint(p, a.rows.Dimensions, a.rows.KeptDimensions, a.rows.Pitch(p.Vector).Widths)
 }
-
-func (a *analysis) pitch(elements int64) space.Pitch { return a.space.PitchOf(a.kept, elements, 1) }

@@ -51,7 +51,7 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 			reference = partial
 		}
 	}
-	if err := a.space.Vectorize(s, a.pitch(p.Vector)); err != nil {
+	if err := a.rows.Vectorize(s, a.rows.Pitch(p.Vector)); err != nil {
 		return err
 	}
 	return scheduler.Finish(s, reference)
@@ -61,7 +61,7 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 // of a cluster, steps
 // of a thread, threads, and elements of a step. What is 1 of rows and elements is left out.
 func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
-	order, kept := a.order()
+	order, kept := a.rows.Dimensions, a.rows.KeptDimensions
 	moves := map[int]int{}
 	for k, d := range order {
 		moves[d] = k

@@ -70,11 +70,7 @@ func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Re
 
 func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
 	chosen, _ := analyse(g).choose(device)
-	var all []scheduler.Params
-	for _, p := range chosen {
-		all = append(all, p)
-	}
-	return all
+	return scheduler.AsParams(chosen)
 }
 
 // Recipe is that of [scheduler.Scheduler].

@@ -75,11 +75,7 @@ var simplest = Params{Threads: smallBlock, Unroll: 1, Vector: 1}
 
 func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
 	chosen, _ := analyse(g).choose(device)
-	var all []scheduler.Params
-	for _, q := range chosen {
-		all = append(all, q)
-	}
-	return all
+	return scheduler.AsParams(chosen)
 }
 
 // An analysis is what is found out about a segment when it is accepted.

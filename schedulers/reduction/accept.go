@@ -16,7 +16,7 @@ func accept(g *scheduler.Segment) []core.Refusal {
 	if refusals = scheduler.CheckSegment(f, name); len(refusals) > 0 {
 		return refusals
 	}
-	all := reductions(f)
+	all := scheduler.Reductions(f)
 	if len(all) == 0 {
 		return []core.Refusal{scheduler.Refuse(f, name, "operation", core.NoVal, "nothing is reduced")}
 	}
@@ -77,17 +77,6 @@ func runs(f *core.Fusion, v core.ValID) (n int) {
 		}
 	}
 	return n
-}
-
-// reductions returns the first result of each reduction, in order.
-func reductions(f *core.Fusion) []core.ValID {
-	var all []core.ValID
-	for _, id := range f.Order() {
-		if e := f.Expr(id); e.Op.Class == core.Reduction {
-			all = append(all, e.Out[0])
-		}
-	}
-	return all
 }
 
 // reduced returns the tensor that v is the reduction of.

@@ -53,7 +53,7 @@ func newLayout(f *core.Fusion, p *space.Space) layout {
 	for l.columns = len(p.Order) - 1; l.columns > 0 && l.isReduced[l.columns-1] == l.isReduced[len(p.Order)-1]; {
 		l.columns--
 	}
-	for _, v := range reductions(f) {
+	for _, v := range scheduler.Reductions(f) {
 		op := f.Expr(f.Val(v).Def).Op
 		selects := op == core.MaxOp || op == core.MinOp
 		l.states += len(f.Expr(f.Val(v).Def).Out)

@@ -93,11 +93,7 @@ func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Re
 
 func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
 	chosen, _ := analyse(g).choose(device)
-	var all []scheduler.Params
-	for _, p := range chosen {
-		all = append(all, p)
-	}
-	return all
+	return scheduler.AsParams(chosen)
 }
 
 // Recipe is that of [scheduler.Scheduler].
@@ -129,7 +125,7 @@ func analyse(g *scheduler.Segment) *analysis {
 	return scheduler.Remember(g, Scheduler{}, func() *analysis {
 		a := &analysis{}
 		a.Attempts = scheduler.Attempts[Params]{Segment: g, Recipe: a.recipe, Build: a.build}
-		p, err := space.New(g, reductions(g.Fusion)[0])
+		p, err := space.New(g, scheduler.Reductions(g.Fusion)[0])
 		if a.err = err; err != nil {
 			return a
 		}
@@ -170,6 +166,6 @@ func (a *analysis) build(p Params) (*schedule.Scheduled, error) {
 	}
 	return scheduler.Build(a.Segment.Fusion, func(s *schedule.Scheduled) error {
 		b := &builder{Params: p.filled(), layout: &a.layout, s: s}
-		return b.schedule(reductions(a.Segment.Fusion))
+		return b.schedule(scheduler.Reductions(a.Segment.Fusion))
 	})
 }

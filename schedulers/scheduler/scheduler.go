@@ -110,6 +110,17 @@ func CheckClasses(f *core.Fusion, by string, allowed func(core.Class) bool) []co
 	return nil
 }
 
+// Reductions returns the first result of each reduction of f, in order.
+func Reductions(f *core.Fusion) []core.ValID {
+	var all []core.ValID
+	for _, id := range f.Order() {
+		if e := f.Expr(id); e.Op.Class == core.Reduction {
+			all = append(all, e.Out[0])
+		}
+	}
+	return all
+}
+
 // RefusalsOf returns why scheduling f failed, as refusals of the scheduler called
 // by.
 func RefusalsOf(by string, err error) []core.Refusal {
