@@ -210,12 +210,12 @@ var (
 		Float32: Kernel[float32]{F1: numerics.Sigmoid32},
 		Complex: Kernel[complex128]{F1: numerics.SigmoidComplex}},
 		Spelling{F32: "sigmoid($0)", C64: "sigmoid($0)"}, "torch.sigmoid(x)",
-		"The logistic function of x, 1 / (1 + exp(-x)).").rated(costExp+costDivide, 4, Interval{-40, 40}).approximated("approximateSigmoid($0)", approxExp+approxDivide))
+		"The logistic function of x, 1 / (1 + exp(-x)).").rated(costExp+costDivide, 4, Interval{-104, 104}).approximated("approximateSigmoid($0)", approxExp+approxDivide))
 	SiluOp = def(unary("silu", floating, Meaning{
 		Float:   Kernel[float64]{F1: numerics.Silu},
 		Complex: Kernel[complex128]{F1: numerics.SiluComplex}},
 		Spelling{F32: "$0 * sigmoid($0)", C64: "$0 * sigmoid($0)"}, "torch.nn.functional.silu(x)",
-		"x * sigmoid(x); NaN for -inf.").rated(costExp+costDivide, 5, Interval{-40, 40}).approximated("$0 * approximateSigmoid($0)", approxExp+approxDivide))
+		"x * sigmoid(x); NaN for -inf.").rated(costExp+costDivide, 5, Interval{-87, 104}).approximated("$0 * approximateSigmoid($0)", approxExp+approxDivide))
 )
 
 // erfcinv has no function in torch: the inverse of the normal distribution is

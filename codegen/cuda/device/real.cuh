@@ -47,8 +47,11 @@ __device__ inline float reciprocalAbove1(float x) {
 }
 
 //@ sigmoid needs reciprocalAbove1
+// Of -|x|, so that no number on the way is larger than 2 and results below the
+// normal numbers are products: reciprocalAbove1 makes none.
 __device__ inline float sigmoid(float x) {
-  return reciprocalAbove1(1.0f + expf(-x));
+  const float e = expf(-fabsf(x));
+  return (x < 0 ? e : 1.0f) * reciprocalAbove1(1.0f + e);
 }
 
 __device__ inline double sigmoid(double x) {
@@ -107,7 +110,8 @@ __device__ inline float approximateExp(float x) {
 
 //@ approximateSigmoid needs approximateExp reciprocalAbove1
 __device__ inline float approximateSigmoid(float x) {
-  return reciprocalAbove1(1.0f + approximateExp(-x));
+  const float e = approximateExp(-fabsf(x));
+  return (x < 0 ? e : 1.0f) * reciprocalAbove1(1.0f + e);
 }
 
 //@ approximateDivide
