@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib.util
+import itertools
 import json
 import math
 import re
@@ -174,9 +175,19 @@ def test_device_times_are_of_the_calls_in_both_states(monkeypatch):
     assert times == {state: {"a": [1000.0, 1000.0], "b": [500.0, 500.0]} for state in timing.STATES}
     assert fake.steps[:7] == ["a", "a", "a", "b", "b", "b", "synchronize"]
     for at, state in ((7, "dirty"), (19, "clean")):
-        first = ["sleep", state, "a", state, "b", "synchronize"]
-        second = ["sleep", state, "b", state, "a", "synchronize"]
-        assert fake.steps[at : at + 12] == first + second
+        for turn in (fake.steps[at : at + 6], fake.steps[at + 6 : at + 12]):
+            assert turn[:2] + turn[3:4] + turn[5:] == ["sleep", state, state, "synchronize"]
+            assert sorted(turn[2:5:2]) == ["a", "b"]
+
+
+def test_no_column_always_follows_the_same_other(monkeypatch):
+    fake = FakeGPU()
+    monkeypatch.setattr(timing.torch, "cuda", fake)
+    timing.device_times({name: fake.call(name, 1.0) for name in "abcd"}, fake, rounds=41)
+    seen = [x for x in fake.steps[13:] if x in "abcd"]
+    assert len(seen) == 41 * 4 * len(timing.STATES)
+    follows = {x: {y for y, z in itertools.pairwise(seen) if z == x} - {x} for x in "abcd"}
+    assert follows == {x: set("abcd") - {x} for x in "abcd"}
 
 
 # A result as gpu.py writes it, with times of our choice.
