@@ -5,7 +5,7 @@ measured. Before each call the L2 cache is put into one of two states: "dirty", 
 modified lines are written back while the call runs; "clean", after that another was read. Times of one state are
 compared with times of that state alone. The columns of a row take turns, in another order each round. In one order each
 would always follow the same other one, and with it what that leaves in caches of translated addresses and of code: the
-same call was 2 us slower after copies of other memory than after others, of a softmax of 268 MB, and 0.5 of one of 2 MB.
+same call was 2 us slower after copies of other memory than after others, of a softmax of 268 MB, and 0.5 of 2 MB.
 """
 
 import random
