@@ -48,7 +48,7 @@ func Cut(f *core.Fusion, b *core.Binding, device scheduler.Device, o Options) (*
 	for i, v := range f.Inputs() {
 		o.inputs[v] = i
 	}
-	c := &cutter{program: &Program{Fusion: f}, b: b, torch: make([]bool, f.NumExprs()), direct: make([]bool, f.NumExprs()), refused: map[core.ExprID][]core.Refusal{}}
+	c := &cutter{program: &Program{Fusion: f}, b: b, torch: make([]bool, f.NumExprs()), direct: make([]bool, f.NumExprs()), again: make([]bool, f.NumExprs()), refused: map[core.ExprID][]core.Refusal{}}
 	c.judge = &judge{device: device, o: o, work: &c.program.Work, verdicts: map[string]verdict{}}
 	if err := c.sortOut(); err != nil {
 		return nil, err
@@ -73,6 +73,7 @@ type cutter struct {
 	judge   *judge
 	torch   []bool // as of graph
 	direct  []bool
+	again   []bool
 	refused map[core.ExprID][]core.Refusal
 }
 
@@ -91,7 +92,7 @@ func (c *cutter) sortOut() error {
 	if len(asked) == 0 {
 		return nil
 	}
-	g, err := newGraph(f, c.b, c.judge.o, all, c.direct)
+	g, err := newGraph(f, c.b, c.judge.o, all, c.direct, c.again)
 	if err != nil {
 		return err
 	}
@@ -142,10 +143,10 @@ type verified struct {
 }
 
 // round makes groups, and reports whether that must be done again because there are
-// expressions more that no scheduler takes.
+// expressions more that no scheduler takes, or that are better computed by all who read them.
 func (c *cutter) round() ([]verified, bool, error) {
 	var err error
-	if c.g, err = newGraph(c.program.Fusion, c.b, c.judge.o, c.torch, c.direct); err != nil {
+	if c.g, err = newGraph(c.program.Fusion, c.b, c.judge.o, c.torch, c.direct, c.again); err != nil {
 		return nil, false, err
 	}
 	p := &partition{graph: c.g, work: &c.program.Work, of: make([]int32, len(c.g.nodes)), recent: map[core.ValID][]int32{}, judge: c.judge}
@@ -166,7 +167,7 @@ func (c *cutter) round() ([]verified, bool, error) {
 		}
 		parts, again = append(parts, some...), again || refused
 	}
-	return parts, again, nil
+	return parts, again || c.recompute(parts), nil
 }
 
 // verify asks about nodes, and about halves of them if they are refused. It reports

@@ -23,6 +23,8 @@
 //  3. The schedulers are asked about each group that is left. One that none takes is
 //     halved. An expression that none takes alone with what is forwarded to it has that
 //     stored, one that none takes then is a call of torch, and the cut is made again.
+//     It is made again too where a kernel stores for others what they had better compute
+//     again from smaller tensors, or from what they read anyway ([cutter.recompute]).
 //  4. Groups are put in order, and become segments. One that takes more memory than it
 //     reads of others waits until its result is needed.
 //

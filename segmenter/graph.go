@@ -52,6 +52,7 @@ type graph struct {
 	chain  []int  // by expression: how many are computed again with it if it is forwarded; else 0
 	torch  []bool // by expression: no scheduler takes it alone
 	direct []bool // by expression: no scheduler takes it with what is forwarded to it
+	again  []bool // by expression: kernels that read its result had better compute it
 	copied []bool // by expression that is forwarded: a kernel reads its result from memory
 	order  []core.ExprID
 
@@ -62,9 +63,10 @@ type graph struct {
 }
 
 // newGraph returns the graph of f, of which the schedulers take no expression alone
-// that torch marks, nor with what is forwarded to it if direct does.
-func newGraph(f *core.Fusion, b *core.Binding, o Options, torch, direct []bool) (*graph, error) {
-	g := &graph{f: f, b: b, o: o, torch: torch, direct: direct, order: f.Order(), values: make([]value, f.NumVals()),
+// that torch marks, nor with what is forwarded to it if direct does. What again marks is
+// forwarded.
+func newGraph(f *core.Fusion, b *core.Binding, o Options, torch, direct, again []bool) (*graph, error) {
+	g := &graph{f: f, b: b, o: o, torch: torch, direct: direct, again: again, order: f.Order(), values: make([]value, f.NumVals()),
 		chain: make([]int, f.NumExprs()), copied: make([]bool, f.NumExprs()), anchors: map[core.ExprID][]core.ValID{}}
 	for v := range g.values {
 		g.values[v].node = none
@@ -191,7 +193,7 @@ func (g *graph) forward(id core.ExprID) {
 		size += g.chain[d]
 		reads += len(g.anchorsOf(d))
 	}
-	cheap := false
+	cheap := g.again[id]
 	switch e.Op.Class {
 	case core.Factory:
 		cheap = true
@@ -206,7 +208,7 @@ func (g *graph) forward(id core.ExprID) {
 		case e.Op == core.CastOp && widens(f, args[0], e.Out[0]):
 			cheap = true
 		default:
-			cheap = reads == 0
+			cheap = cheap || reads == 0
 		}
 	}
 	if cheap && size <= maxChain {

@@ -104,6 +104,9 @@ func (j *judge) question(g *graph, x *part) string {
 		}
 		fmt.Fprint(&b, in.Scalar)
 	}
+	for _, v := range x.writes {
+		fmt.Fprint(&b, g.memoryOrder(v))
+	}
 	return b.String()
 }
 
@@ -130,6 +133,11 @@ func (j *judge) segment(g *graph, x *part) (*scheduler.Segment, error) {
 	for i, in := range x.inputs {
 		if at := g.place(in.Val); at != nil {
 			s.Inputs[i] = *at
+		}
+	}
+	for k, v := range x.writes {
+		if s.Outputs[k], err = scheduler.Ordered(x.fusion, b, x.vals[v], g.memoryOrder(v)); err != nil {
+			return nil, err
 		}
 	}
 	if j.o.Known != nil {

@@ -108,7 +108,7 @@ func TestSummaries(t *testing.T) {
 		for i, v := range x.f.Inputs() {
 			o.inputs[v] = i
 		}
-		g, err := newGraph(x.f, x.b, o, make([]bool, n), make([]bool, n))
+		g, err := newGraph(x.f, x.b, o, make([]bool, n), make([]bool, n), make([]bool, n))
 		require.NoError(t, err)
 		p := &partition{graph: g, work: work, of: make([]int32, len(g.nodes)), recent: map[core.ValID][]int32{}, judge: j}
 		for i := range g.nodes {

@@ -151,6 +151,43 @@ func slicesRepeat(s string, n int) []string {
 	return strings.Split(strings.Repeat(s+"\n", n-1)+s, "\n")
 }
 
+// TestComputedAgain lets a kernel compute what another one would store for it where that
+// moves fewer bytes.
+func TestComputedAgain(t *testing.T) {
+	const (
+		narrow = "%0 = tensor bf16 [64, 262144] contiguity=[yes, yes]\n%1 = cast %0 dtype=f32\n"
+		wide   = "%0 = tensor f32 [64, 262144] contiguity=[yes, yes]\n%1 = set %0\n"
+		top    = "%2 = max %1 dims=[1] keepdim=false dtype=null\n%3 = broadcast %2 is_broadcast_dim=[false, true]\n%4 = sub %1, %3\n"
+		rest   = "%6 = sum %5 dims=[1] keepdim=false dtype=f32\n%7 = broadcast %6 is_broadcast_dim=[false, true]\n%8 = truediv %5, %7\noutput %8\n"
+	)
+	for _, c := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"an exponential of what is narrower", narrow + top + "%5 = exp %4\n" + rest,
+			[]string{"kernel: cast max", "kernel: cast broadcast sub exp sum", "kernel: cast broadcast sub exp broadcast truediv"}},
+		{"an output is in memory anyway", narrow + top + "%5 = exp %4\n" + rest + "output %5\n",
+			[]string{"kernel: cast max", "kernel: cast broadcast sub exp sum", "kernel: broadcast truediv"}},
+		{"what takes longer than memory", narrow + top + "%5 = lgamma %4\n" + rest,
+			[]string{"kernel: cast max", "kernel: cast broadcast sub lgamma sum", "kernel: broadcast truediv"}},
+		{"what a call reads", narrow + top + "%5 = exp %4\n%9 = argsort %5 dim=1 descending=false stable=true\noutput %9\n" + rest,
+			[]string{"kernel: cast max", "kernel: cast broadcast sub exp sum", "torch call: argsort", "kernel: broadcast truediv"}},
+		{"what is narrower than its operands", wide + top + "%9 = exp %4\n%10 = cast %9 dtype=bf16\n%5 = cast %10 dtype=f32\n" + rest,
+			[]string{"kernel: set max", "kernel: set broadcast sub exp cast cast sum", "kernel: cast broadcast truediv"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, err := core.Parse(c.text)
+			require.NoError(t, err)
+			f.Freeze()
+			b, err := f.Bind([]core.InputValue{{Tensor: true, DType: f.Val(f.Inputs()[0]).DType, Sizes: []int64{64, 262144}}})
+			require.NoError(t, err)
+			p, err := Cut(f, b, scheduler.Hopper, Options{})
+			require.NoError(t, err)
+			require.Equal(t, c.want, shown(p))
+		})
+	}
+}
+
 // TestInPlace tells the outputs that are written in place, and the order.
 func TestInPlace(t *testing.T) {
 	for _, test := range []struct {

@@ -111,22 +111,29 @@ func Dense(f *core.Fusion, shapes *core.Binding) (*Segment, error) {
 }
 
 func dense(f *core.Fusion, shapes *core.Binding, v core.ValID) (Placement, error) {
+	return Ordered(f, shapes, v, f.DeclaredOrder(v))
+}
+
+// Ordered returns the placement of v without gaps, at an address of the widest alignment,
+// with its dimensions from the outermost in memory to the innermost as order has them; nil:
+// in their own order.
+//
+// Errors: InvalidArgument for sizes that overflow.
+func Ordered(f *core.Fusion, shapes *core.Binding, v core.ValID, order []int) (Placement, error) {
 	sizes, err := shapes.Shape(v)
 	if err != nil {
 		return Placement{}, err
 	}
-	order := f.Val(v).Domain.Alloc
-	if order == nil {
-		order = f.Axes(v)
-	}
 	p := Placement{Strides: make([]int64, len(sizes)), Aligned: wellAligned}
 	step := int64(1)
-	for k := len(order) - 1; k >= 0; k-- {
-		for d, a := range f.Axes(v) {
-			if a == order[k] && f.Axis(a).Kind != core.Broadcast {
-				p.Strides[d] = step
-				step *= max(sizes[d], 1)
-			}
+	for k := len(sizes) - 1; k >= 0; k-- {
+		d := k
+		if order != nil {
+			d = order[k]
+		}
+		if f.Axis(f.Axes(v)[d]).Kind != core.Broadcast {
+			p.Strides[d] = step
+			step *= max(sizes[d], 1)
 		}
 	}
 	return p, nil
