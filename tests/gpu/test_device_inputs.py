@@ -422,6 +422,49 @@ def test_two_dimensions_of_more_than_2_to_the_31_elements():
     assert torch.equal(got, x.logical_and_(mask))
 
 
+@pytest.mark.cuda
+@pytest.mark.alone
+@pytest.mark.parametrize("how", ["scalar", "inner", "outer", "softmax", "layer norm"])
+def test_reductions_of_more_than_2_to_the_31_elements(how: str):
+    """What is beyond 2^31 is counted: the last rows are not those that an index of 32 bits would give."""
+    rows, columns = {"outer": (2**25 + 3, 65), "inner": (65_537, 32_776)}.get(how, (262_147, 8_200))
+    keeps = how in ("softmax", "layer norm")
+    if torch.cuda.mem_get_info()[0] < (7 if keeps else 3) * rows * columns:
+        pytest.skip("less than 15 GB of free memory")
+    x = torch.zeros(rows, columns, dtype=torch.bfloat16, device="cuda")
+    x[:, 3] = 2.0
+    x[-1] = 1.0
+    x[-1, -1] = 3.0
+    with FusionDefinition() as fd:
+        t = fd.define_tensor([-1, -1], True, dtype=D.BFloat16)
+        wide = fd.ops.cast(t, D.Float)
+        if how == "softmax":
+            e = fd.ops.exp(wide - fd.ops.max(wide, [1], keepdim=True))
+            fd.add_output(fd.ops.cast(e / fd.ops.sum(e, [1], keepdim=True), D.BFloat16))
+        elif how == "layer norm":
+            variance, mean = fd.ops.var_mean(wide, [1], correction=0, keepdim=True)
+            fd.add_output(fd.ops.cast((wide - mean) * fd.ops.rsqrt(variance + 1e-5), D.BFloat16))
+        else:
+            fd.add_output(fd.ops.sum(wide, {"scalar": [0, 1], "inner": [1], "outer": [0]}[how]))
+    (got,) = fd.execute([x])
+    assert on_device([got])
+    if keeps:
+        by = torch.softmax if how == "softmax" else lambda y, _: torch.nn.functional.layer_norm(y, y.shape[-1:])
+        for start in range(0, rows, 1 << 14):
+            part = slice(start, start + (1 << 14))
+            torch.testing.assert_close(got[part].float(), by(x[part].float(), 1), rtol=2**-7, atol=0)
+        return
+    # Sums of whole numbers. Of a column other than the fourth only the last row is not zero.
+    row = torch.full((columns,), 1.0, device="cuda")
+    row[-1] = 3.0
+    row[3] = 2.0 * (rows - 1) + 1.0
+    want = {"scalar": row.double().sum().float(), "outer": row}.get(how)
+    if want is None:
+        want = torch.full((rows,), 2.0, device="cuda")
+        want[-1] = columns + 2.0
+    torch.testing.assert_close(got, want, rtol=2**-22, atol=0)
+
+
 # ---- Python while a call runs ----
 
 
