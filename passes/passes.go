@@ -69,6 +69,8 @@ var table = []Pass{
 		[]string{"casts past views"}, ruled(core.Rewrite{Rule: consecutiveCasts}, core.CastOp)},
 	{"views", "Views that undo each other, or change nothing, come from composites: after casts, which stood between them.",
 		[]string{"consecutive casts"}, ruled(core.Rewrite{Rule: cleanViews}, viewOps...)},
+	{"gathers before arithmetic", "What is computed at one position a line need not be computed, and stored, at all: after casts, as zeros stay zeros in them.",
+		[]string{"consecutive casts"}, gathersBeforeArithmetic},
 	{"sum of exponentials", "The maximum and the sum of exponentials of a softmax are one reduction: after casts, which may stand between them.",
 		[]string{"consecutive casts"}, sumOfExponentials},
 	{"common subexpressions", "What is computed twice is computed once: after all that makes expressions equal.",

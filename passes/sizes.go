@@ -14,15 +14,7 @@ import (
 // input cannot say that its size is that of another one, and fusions of equal
 // text are the same to all that follows.
 func constantSizes(f *core.Fusion) (*core.Fusion, int, error) {
-	c := classes{f: f, parent: map[scalar.ID]scalar.ID{}, value: map[scalar.ID]int64{}}
-	for _, id := range f.Order() {
-		for _, r := range f.Expr(id).Requires {
-			if f.Scalars().Op(r.Cond) == scalar.Eq {
-				args := f.Scalars().Args(r.Cond)
-				c.equal(args[0], args[1])
-			}
-		}
-	}
+	c := sizeClasses(f)
 	sizes := map[scalar.ID]int64{}
 	for _, v := range f.Inputs() {
 		if !f.Val(v).Tensor {
@@ -50,6 +42,21 @@ type classes struct {
 	f      *core.Fusion
 	parent map[scalar.ID]scalar.ID
 	value  map[scalar.ID]int64 // of the root of a set; of several, any: none fits
+}
+
+// sizeClasses are the sets of sizes of inputs that requirements of needed expressions
+// make equal.
+func sizeClasses(f *core.Fusion) *classes {
+	c := &classes{f: f, parent: map[scalar.ID]scalar.ID{}, value: map[scalar.ID]int64{}}
+	for _, id := range f.Order() {
+		for _, r := range f.Expr(id).Requires {
+			if f.Scalars().Op(r.Cond) == scalar.Eq {
+				args := f.Scalars().Args(r.Cond)
+				c.equal(args[0], args[1])
+			}
+		}
+	}
+	return c
 }
 
 // isSize reports whether s is the symbol of the size of an input.
