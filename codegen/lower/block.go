@@ -204,16 +204,40 @@ func (m *meeting) masks(n int64) []int64 {
 // order.
 func (m *meeting) butterfly(n int64) {
 	masks := m.masks(n)
+	if len(masks) == 0 {
+		return
+	}
+	other := func(name string, v kir.ValueID, mask int64) kir.ValueID {
+		return m.temporary(name, m.b.Shuffle(kir.ShuffleXor, v, mask, int(2*masks[0])))
+	}
 	for _, mask := range masks {
 		m.eachPart(func(x *exchange, i index) {
-			own := m.state(x, i)
-			other := make([]kir.ValueID, len(own))
-			for k, v := range own {
-				other[k] = m.temporary("other", m.b.Shuffle(kir.ShuffleXor, v, mask, int(2*masks[0])))
+			if x.fold.state != nil && x.fold.state.rescale != nil {
+				return
 			}
-			m.set(x, i, m.combine(x.fold, own, other))
+			own := m.state(x, i)
+			others := make([]kir.ValueID, len(own))
+			for k, v := range own {
+				others[k] = other("other", v, mask)
+			}
+			m.set(x, i, m.combine(x.fold, own, others))
 		})
 	}
+	m.eachPart(func(x *exchange, i index) {
+		if x.fold.state == nil || x.fold.state.rescale == nil {
+			return
+		}
+		own := m.state(x, i)
+		largest := own[0]
+		for _, mask := range masks {
+			largest = m.temporary("largest", m.b.Op(core.MaximumOp, largest, other("other", largest, mask)))
+		}
+		sum := m.temporary("sum", x.fold.state.rescale(m.lowering, x.fold, own, largest))
+		for _, mask := range masks {
+			sum = m.temporary("sum", m.b.Op(core.AddOp, sum, other("other", sum, mask)))
+		}
+		m.set(x, i, []kir.ValueID{largest, sum})
+	})
 }
 
 // equal gives the lanes of a group of n the bits of the first of them.

@@ -29,6 +29,7 @@ var maxExpSum = &state{
 	},
 	addAll:    (*lowering).addExponentials,
 	merge:     (*lowering).mergeMaxExpSum,
+	rescale:   (*lowering).rescaleExponentials,
 	symmetric: true,
 	// An element of minus infinity adds nothing to a part with a larger one. To a part
 	// without it adds NaN, which is right unless there are no elements at all.
@@ -53,9 +54,15 @@ func (l *lowering) addExponentials(f fold, a, x []kir.ValueID) []kir.ValueID {
 	for i := range x {
 		terms[i] = l.b.Op(core.ExpNegativeOp, l.b.Op(core.SubOp, x[i], largest))
 	}
-	old := op(core.WhereOp, op(core.EqOp, a[0], largest), a[1], l.scaled(f, a[1], l.temporary("factor", l.expDifference(f, a[0], largest))))
-	sum := l.temporary("sum", op(core.AddOp, old, l.balanced(core.AddOp, terms)))
+	sum := l.temporary("sum", op(core.AddOp, l.rescaleExponentials(f, a, largest), l.balanced(core.AddOp, terms)))
 	return []kir.ValueID{largest, sum}
+}
+
+// rescaleExponentials returns the sum of a part of exponentials of the distances from
+// largest, which is no less than the largest element of the part.
+func (l *lowering) rescaleExponentials(f fold, a []kir.ValueID, largest kir.ValueID) kir.ValueID {
+	op := l.b.Op
+	return op(core.WhereOp, op(core.EqOp, a[0], largest), a[1], l.scaled(f, a[1], l.temporary("factor", l.expDifference(f, a[0], largest))))
 }
 
 // scaled returns sum * factor, 0 if factor is 0.

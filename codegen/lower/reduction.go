@@ -37,6 +37,12 @@ type state struct {
 	merge    func(l *lowering, f fold, a, b []kir.ValueID) []kir.ValueID
 	counts   func(f *fold) bool // what is added counts, whatever it is
 
+	// rescale returns the second value of part a for a first value that is the largest
+	// of several parts. It is for a state of two values, the second of which are added
+	// if the first are equal: lanes of a warp find the largest, rescale once and add,
+	// which takes half the instructions of a merge at each step. nil: they merge.
+	rescale func(l *lowering, f fold, a []kir.ValueID, largest kir.ValueID) kir.ValueID
+
 	symmetric bool // a merged with b has the bits of b merged with a
 }
 
