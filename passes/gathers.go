@@ -28,12 +28,15 @@ func gathersBeforeArithmetic(f *core.Fusion) (*core.Fusion, int, error) {
 			return nil, nil
 		}
 		w := writer{r: r}
-		size := r.To.Shape(args[0].Tensor)[args[2].Int]
+		dim := args[2].Int
+		size := r.To.Shape(args[0].Tensor)[dim]
 		out, zero := w.gather(args[0].Tensor, args[1:])
 		if !zero {
-			out = w.whereIn(args[1].Tensor, size, out)
+			out = w.whereIn(w.squeeze(args[1].Tensor, dim), size, out)
 		}
-		return []core.ValID{out}, w.err
+		flags := make([]bool, len(r.To.Axes(args[0].Tensor)))
+		flags[dim] = true
+		return []core.ValID{w.apply(core.BroadcastOp, core.TensorOf(out), core.BoolsOf(flags...))}, w.err
 	}})
 }
 
@@ -97,16 +100,17 @@ func (g *gathered) covered(v core.ValID) bool {
 // alongLine reports whether v has one element along dim, which stands for all.
 func alongLine(f *core.Fusion, v core.ValID, dim int) bool { return isNew(f, f.Axes(v)[dim]) }
 
-// gather returns the elements of v, a tensor of the new fusion, at the index, and
-// whether they are zeros where the index is no position.
+// gather returns the elements of v, a tensor of the new fusion, at the index, without
+// the dimension that they are gathered along, and whether they are zeros where the index
+// is no position. In loops without that dimension nothing is taken for a part of a line.
 func (w *writer) gather(v core.ValID, at []core.Arg) (core.ValID, bool) {
 	f := w.r.To
 	if w.err != nil || alongLine(f, v, int(at[1].Int)) {
-		return v, false
+		return w.squeeze(v, at[1].Int), false
 	}
 	e := w.r.Def(v)
 	if e == nil {
-		return w.apply(core.TakeAlongAxisOp, core.TensorOf(v), at[0], at[1]), true
+		return w.squeeze(w.apply(core.TakeAlongAxisOp, core.TensorOf(v), at[0], at[1]), at[1].Int), true
 	}
 	args, zero := make([]core.Arg, len(e.Args)), e.Op == core.CastOp
 	for i, a := range e.Args {
@@ -123,6 +127,10 @@ func (w *writer) gather(v core.ValID, at []core.Arg) (core.ValID, bool) {
 		return core.NoVal, false
 	}
 	return out[0], zero
+}
+
+func (w *writer) squeeze(v core.ValID, dim int64) core.ValID {
+	return w.apply(core.SqueezeOp, core.TensorOf(v), core.IntsOf(dim))
 }
 
 // whereIn returns v where the index is a position of a dimension of a size, and else 0.

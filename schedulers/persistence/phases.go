@@ -185,7 +185,7 @@ func (p *Phases) findEarly() error {
 			return p.refuse("column result", v, "%s combines what columns are reduced to with something else", p.f.Name(v))
 		case isAfter || isColumns:
 			isAfter, isFull = true, false
-		case !isReduction && !isFull && readsRow != core.NoVal:
+		case !isReduction && !isFull && readsRow != core.NoVal && !(e.Op.Class == core.Gather && p.f.Val(readsRow).Input):
 			return p.refuse("row element", v, "%s, the result of %s(), has single elements of the rows of %s", p.f.Name(v), e.Called.Name, p.f.Name(readsRow))
 		}
 		for _, w := range e.Out {
