@@ -1,8 +1,9 @@
 """What the hardware counters say of the kernels of a row, where NVIDIA's ncu is installed.
 
-    python benchmarks/counters.py ROW      # runs the row once between cudaProfilerStart and cudaProfilerStop, for ncu
+    python benchmarks/counters.py ROW...   # runs each row once between cudaProfilerStart and cudaProfilerStop, for ncu
 
-ncu runs each kernel several times, with empty caches and clocks as they are.
+ncu runs each kernel several times, with empty caches and clocks as they are. A process that has torch and a GPU takes
+some 7 s to start under it, and a row one or two: it gets several rows, each after a kernel that parts them.
 """
 
 import csv
@@ -19,8 +20,10 @@ from pathlib import Path
 
 USUAL = "/usr/local/cuda/bin/ncu"
 SECTIONS = ("SpeedOfLight", "SchedulerStats", "WarpStateStats", "LaunchStats")
-KERNELS = 6  # that are looked at in a row
-ROW_SECONDS = 60
+KERNELS = 6  # that are told of a row
+BATCH = 6  # rows of a process
+ROW_SECONDS, START_SECONDS = 15, 30
+BETWEEN = "elementwise"  # is in the name of the kernel of torch's fill_, which stands before each row
 
 # By what it is called here, the metrics of which the first that there is is taken, and a factor.
 METRICS = {
@@ -84,13 +87,26 @@ def kernels(log: str) -> list[dict]:
     return out
 
 
-def look_at(row: str, program: str, seconds: float) -> dict:
-    """{"kernels": [...]} of one row, or {"error": ...}."""
+def of_rows(rows: Sequence[str], found: Sequence[dict]) -> dict[str, dict]:
+    """The kernels by row: of each those after a kernel of torch's fill_, the first few."""
+    parts: list[list[dict]] = []
+    for kernel in found:
+        if BETWEEN in kernel["kernel"]:
+            parts.append([])
+        elif parts:
+            parts[-1].append(kernel)
+    if len(parts) != len(rows):
+        raise ValueError(f"ncu says of {len(parts)} rows, not of {len(rows)}")
+    return {row: {"kernels": part[:KERNELS]} for row, part in zip(rows, parts, strict=True)}
+
+
+def look_at(rows: Sequence[str], program: str, seconds: float) -> dict[str, dict]:
+    """By row {"kernels": [...]}, or {"error": ...}."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         command = [program, "--clock-control", "none", "--profile-from-start", "off", "--csv", "--page", "raw"]
         command += [x for section in SECTIONS for x in ("--section", section)]
-        command += ["--launch-count", str(KERNELS), "--log-file", str(log), sys.executable, __file__, row]
+        command += ["--log-file", str(log), sys.executable, __file__, *rows]
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -99,39 +115,47 @@ def look_at(row: str, program: str, seconds: float) -> dict:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            return {"error": f"ncu took more than {seconds:.0f} s"}
+            return {row: {"error": f"ncu took more than {seconds:.0f} s"} for row in rows}
         text = log.read_text(errors="replace") if log.exists() else ""
         try:
-            return {"kernels": kernels(text)}
+            return of_rows(rows, kernels(text))
         except ValueError as error:
-            return {"error": f"{error} {errors[-300:]}".strip()}
+            return {row: {"error": f"{error} {errors[-300:]}".strip()} for row in rows}
 
 
 def counters(rows: Sequence[str], seconds: float) -> dict[str, dict]:
     """What look_at gives, by row, in their order until the time is over; nothing without ncu."""
     program, end, out = ncu(), time.monotonic() + seconds, {}
-    for row in rows if program else ():
-        left = end - time.monotonic()
-        out[row] = look_at(row, program, min(left, ROW_SECONDS)) if left > 5 else {"error": "no time was left"}
+    for start in range(0, len(rows) if program else 0, BATCH):
+        batch, left = rows[start : start + BATCH], end - time.monotonic()
+        if left > 10:
+            out |= look_at(batch, program, min(left, START_SECONDS + ROW_SECONDS * len(batch)))
+        else:
+            out |= {row: {"error": "no time was left"} for row in batch}
     return out
 
 
-def main(name: str) -> None:
+def main(names: Sequence[str]) -> None:
     import torch
     from columns import OURS, makers
     from rows import ROWS
 
-    row = next(row for row in ROWS if row.name == name)
-    program = row.program("cuda")
-    call, inputs = makers([])[OURS](program), list(program.inputs)
-    for _ in range(2):
+    rows = {row.name: row for row in ROWS}
+    between = torch.empty(1, device="cuda")
+    for name in names:
+        program = rows[name].program("cuda")
+        call, inputs = makers([])[OURS](program), list(program.inputs)
+        for _ in range(2):
+            call(inputs)
+        torch.cuda.synchronize()
+        torch.cuda.profiler.start()
+        between.fill_(1.0)
         call(inputs)
-    torch.cuda.synchronize()
-    torch.cuda.profiler.start()
-    call(inputs)
-    torch.cuda.synchronize()
-    torch.cuda.profiler.stop()
+        torch.cuda.synchronize()
+        torch.cuda.profiler.stop()
+        del program, call, inputs
+        torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

@@ -466,14 +466,25 @@ def profiler(tmp_path, monkeypatch):
 
 
 def test_counters_of_rows(profiler):
+    """Of several rows in one process: a kernel of torch stands before each."""
     put, log = profiler
-    put(f'cp {log} "$2"; test "$4" = {BENCHMARKS / "counters.py"} && test "$5" = "a row" || rm "$2"')
+    first, second = COUNTED[2:]
+    between = ["0", "void at::native::vectorized_elementwise_kernel<4, Fill>", *second[2:]]
+    lines = [*COUNTED[:2], between, first, second, between, second]
+    log.write_text("\n".join(",".join(f'"{x}"' for x in line) for line in lines) + "\n")
+    program = BENCHMARKS / "counters.py"
+    put(f'cp {log} "$2"; test "$4" = {program} && test "$5" = "a row" && test "$6" = another || rm "$2"')
     found = counters.counters(["a row", "another"], 30)
-    assert [x["kernel"] for x in found["a row"]["kernels"]] == ["kernel_0", "kernel_1"]
-    assert found["another"]["error"].startswith("ncu says of no kernel")
+    assert [[x["kernel"] for x in found[row]["kernels"]] for row in found] == [["kernel_0", "kernel_1"], ["kernel_1"]]
+    assert counters.counters(["a row"], 30)["a row"]["error"].startswith("ncu says of no kernel")
+    put(f'cp {log} "$2"')
+    many = [f"row {i}" for i in range(counters.BATCH + 1)]
+    found = counters.counters(many, 30)
+    assert list(found) == many
+    assert {x["error"] for x in found.values()} == {f"ncu says of 2 rows, not of {n}" for n in (counters.BATCH, 1)}
     assert counters.counters(["a row"], 1) == {"a row": {"error": "no time was left"}}
     put("sleep 100")
-    assert counters.look_at("a row", counters.ncu(), 0.2) == {"error": "ncu took more than 0 s"}
+    assert counters.look_at(["a row"], counters.ncu(), 0.2) == {"a row": {"error": "ncu took more than 0 s"}}
 
 
 def test_counters_are_of_the_rows_that_fall_short_and_in_the_table(full, profiler):
