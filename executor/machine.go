@@ -85,7 +85,8 @@ func (m *machine) properties(device int) (cudadrv.Properties, error) {
 
 // target is a device as schedulers see it.
 func target(p cudadrv.Properties) scheduler.Device {
-	return scheduler.Device{Processors: p.Processors, Threads: p.ThreadsPerBlock, Warp: p.WarpSize, Cluster: int(limits(p).Cluster)}
+	l := limits(p)
+	return scheduler.Device{Processors: p.Processors, Threads: p.ThreadsPerBlock, Warp: p.WarpSize, Cluster: int(l.Cluster), Shared: int(l.Shared)}
 }
 
 // limits is what a launch on a device may have. Sizes of the grid are those of

@@ -263,7 +263,7 @@ func (p *partition) fits(a, b *group) (why string, sure bool) {
 }
 
 // longestCrossed is how many elements a row has at most of which threads fold the columns.
-const longestCrossed = 8 << 10
+const longestCrossed = 16 << 10
 
 // row returns how many elements lie next to each other that are all reduced, or all kept.
 func (g *group) row() float64 {

@@ -132,6 +132,7 @@ type lowering struct {
 	writes        map[core.ValID][]touch
 	numStatements int
 	ahead         *pipeline // its loads are being emitted; nil: no loads ahead
+	register      index     // the slot in registers that they go to
 	guarded       []*guarded
 	below         map[index]index // what an integer that an element becomes stays below
 	fast          *fastCopy       // being emitted; nil: none

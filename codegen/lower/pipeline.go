@@ -21,6 +21,9 @@ import (
 // decided with all other barriers (synchronise.go).
 //
 // If the loop is inside others, each of their iterations starts at slot 0.
+//
+// Registers have no index: there the tile in use is in slot 0 and those ahead follow in
+// order, and each iteration begins with moving them up by one.
 type pipeline struct {
 	class     core.AxisID // of the loop
 	buffering schedule.Buffering
@@ -58,13 +61,11 @@ func (a *Analysis) findPipelines() error {
 	return nil
 }
 
-// checkCircular refuses circular buffers that are not filled from global to
-// shared memory.
+// checkCircular refuses circular buffers that are not filled from global memory by
+// copies.
 func (a *Analysis) checkCircular(v core.ValID) error {
 	name, e := a.f.Name(v), a.f.Expr(a.f.Val(v).Def)
 	switch {
-	case a.s.Memory(v) != schedule.Shared:
-		return a.refuse("circular buffer", v, "%s has a circular buffer in %v memory, which is done in shared memory only", name, a.s.Memory(v))
 	case e.Op != core.SetOp:
 		return a.refuse("circular buffer", v, "%s has a circular buffer and is the result of %s(): only a copy is made ahead; cache it", name, e.Op.Name)
 	}
@@ -115,8 +116,8 @@ func (l *lowering) pipelined(p *pipeline, body []*schedule.Nest, around []core.A
 	}
 	copies, rest := l.divided(body, func(id core.ExprID) bool { return l.circular[l.f.Expr(id).Out[0]] == p })
 	inside := append(slices.Clip(around), p.class)
-	load := func(tile index) error {
-		l.loops[p.class], l.ahead = tile, p
+	load := func(tile, register index) error {
+		l.loops[p.class], l.ahead, l.register = tile, p, register
 		err := l.block(copies, inside)
 		l.ahead = nil
 		if slices.ContainsFunc(p.tensors, func(v core.ValID) bool { return l.s.CopyKind(v) == schedule.AsyncCopy }) {
@@ -128,8 +129,9 @@ func (l *lowering) pipelined(p *pipeline, body []*schedule.Nest, around []core.A
 		return err
 	}
 	return l.open(p.class, func() error {
-		i := l.loops[p.class]
-		if err := load(l.t.Add(i, l.t.Int(int64(p.buffering.Prefetch)))); err != nil {
+		i, ahead := l.loops[p.class], l.t.Int(int64(p.buffering.Prefetch))
+		l.moveUp(p)
+		if err := load(l.t.Add(i, ahead), ahead); err != nil {
 			return err
 		}
 		l.loops[p.class] = i
@@ -139,15 +141,41 @@ func (l *lowering) pipelined(p *pipeline, body []*schedule.Nest, around []core.A
 
 // prologue loads the first tiles, unless there is none: indices may then divide
 // by a size of 0.
-func (l *lowering) prologue(p *pipeline, load func(tile index) error) error {
+func (l *lowering) prologue(p *pipeline, load func(tile, register index) error) error {
 	return l.conditional(l.t.Lt(l.t.Int(0), l.tiles(p)), func() error {
 		if p.buffering.Prefetch == 1 {
-			return load(l.t.Int(0))
+			return load(l.t.Int(0), l.t.Int(1))
 		}
 		var err error
-		l.b.Repeat(l.loopName(), int64(p.buffering.Prefetch), kir.UnrollFull, func(i index) { err = load(i) })
+		l.b.Repeat(l.loopName(), int64(p.buffering.Prefetch), kir.UnrollFull, func(i index) { err = load(i, l.t.Add(i, l.t.Int(1))) })
 		return err
 	})
+}
+
+// moveUp lets the tiles in registers be in the slots of the iteration that begins.
+func (l *lowering) moveUp(p *pipeline) {
+	for _, v := range p.tensors {
+		if l.s.Memory(v) != schedule.Local {
+			continue
+		}
+		id := l.buffers[v]
+		shape := l.b.Kernel().Buffers[id].Shape
+		var move func(coords []index)
+		move = func(coords []index) {
+			if k := len(coords); k < len(shape) {
+				n, _ := l.t.ConstInt(shape[k])
+				if k == 0 {
+					n = int64(p.buffering.Prefetch)
+				}
+				l.b.Repeat(l.loopName(), n, kir.UnrollFull, func(i index) { move(append(slices.Clip(coords), i)) })
+				return
+			}
+			from := slices.Clone(coords)
+			from[0] = l.t.Add(from[0], l.t.Int(1))
+			l.b.Store(l.b.Load(id, from...), id, coords...)
+		}
+		move(nil)
+	}
 }
 
 // tiles returns how many iterations the loop has.
@@ -179,17 +207,26 @@ func (l *lowering) divided(body []*schedule.Nest, selected func(core.ExprID) boo
 
 // slots returns the extent of v's circular buffer along its slots.
 func (l *lowering) slots(v core.ValID) []index {
-	if p := l.circular[v]; p != nil {
-		return []index{l.t.Int(int64(p.buffering.Stages))}
+	p := l.circular[v]
+	switch {
+	case p == nil:
+		return nil
+	case l.s.Memory(v) == schedule.Local:
+		return []index{l.t.Int(int64(p.buffering.Prefetch + 1))}
 	}
-	return nil
+	return []index{l.t.Int(int64(p.buffering.Stages))}
 }
 
 // slot returns the coordinate of v's tile in its circular buffer.
 func (l *lowering) slot(v core.ValID) []index {
 	p := l.circular[v]
-	if p == nil {
+	switch {
+	case p == nil:
 		return nil
+	case l.s.Memory(v) == schedule.Local && l.ahead == p:
+		return []index{l.register}
+	case l.s.Memory(v) == schedule.Local:
+		return []index{l.t.Int(0)}
 	}
 	return []index{l.t.Mod(l.loops[p.class], l.t.Int(int64(p.buffering.Stages)))}
 }

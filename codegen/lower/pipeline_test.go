@@ -55,6 +55,47 @@ func (b buffering) own(t *testing.T, s *schedule.Scheduled) {
 	must(t, s.InlineAt(tile, 3, false), s.InlineAt(acc, 2, false))
 }
 
+// registers is own with the rows ahead, two columns of each, in registers.
+func (b buffering) registers(t *testing.T, s *schedule.Scheduled) {
+	acc, err := s.CacheBefore(tv(s, 1))
+	must(t, err)
+	tile := b.inRegisters(t, s, tv(s, 0))
+	must(t, s.Reorder(acc, map[int]int{0: 1}), s.Split(acc, 0, 2, true), s.Split(acc, 0, 4, true), s.Reorder(acc, map[int]int{2: 3, 3: 2}))
+	_, err = s.TransformLike(acc, nil)
+	must(t, err)
+	parallelised(t, s, 0, schedule.BIDx)
+	parallelised(t, s, 1, schedule.TIDx)
+	must(t, s.InlineAt(tile, 3, false), s.InlineAt(acc, 2, false))
+}
+
+// inRegisters makes a copy of v in a circular buffer in registers.
+func (b buffering) inRegisters(t *testing.T, s *schedule.Scheduled, v core.ValID) core.ValID {
+	c, err := s.CacheAfter(v, nil)
+	must(t, err, s.SetBuffering(c, b.stages, b.prefetch))
+	return c
+}
+
+// scaled sums rows that each have a factor.
+const scaled = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = tensor f32 [-1] contiguity=[yes]
+%2 = broadcast %1 is_broadcast_dim=[false, true]
+%3 = mul %0, %2
+%4 = sum %3 dims=[0] keepdim=false dtype=f32
+output %4
+`
+
+// factors loads the factors ahead to registers and rows to shared memory.
+func (b buffering) factors(t *testing.T, s *schedule.Scheduled) {
+	acc, err := s.CacheBefore(tv(s, 4))
+	must(t, err)
+	tile, factor := b.circular(t, s, tv(s, 0)), b.inRegisters(t, s, tv(s, 1))
+	must(t, s.Reorder(acc, map[int]int{0: 1}), s.Split(acc, 0, 8, true))
+	_, err = s.TransformLike(acc, nil)
+	must(t, err)
+	must(t, s.Parallelize(acc, 0, schedule.BIDx), s.Parallelize(acc, 1, schedule.TIDx), s.ParallelizeLike(acc, -1, nil, nil))
+	must(t, s.InlineMost(nil, nil), s.InlineAt(tile, 3, false), s.InlineAt(factor, 1, false))
+}
+
 // tiled copies tiles of 4 rows and 8 columns by 32 threads, of which each then
 // reads a column of the tile; of the rest of the tile copies move width elements.
 func (b buffering) tiled(t *testing.T, s *schedule.Scheduled, width int64) {
@@ -234,6 +275,8 @@ var pipelineCases = []pipelineCase{
 	{"nested", batchSum, buffering.nested, Options{}, [][][]int64{{{3, 0, 6}}, {{1, 3, 6}}, {{3, 4, 6}}, {{2, 8, 6}}, {{2, 12, 6}}, {{3, 16, 6}}, {{2, 19, 6}}, {{0, 8, 6}}}},
 	{"twice", weighted, buffering.twice, Options{}, [][][]int64{{{0, 8}, {0, 5, 8}}, {{1, 8}, {1, 0, 8}}, {{5, 8}, {5, 1, 8}}, {{2, 8}, {2, 7, 8}}, {{4, 8}, {4, 4, 8}}}},
 	{"swizzled", columnSum, buffering.swizzled, Options{}, rows(1, 11)},
+	{"registers", columnSum, buffering.registers, Options{}, rows(1, 11)},
+	{"factors", scaled, buffering.factors, Options{}, [][][]int64{{{0, 11}, {0}}, {{1, 11}, {1}}, {{3, 11}, {3}}, {{4, 11}, {4}}, {{12, 9}, {12}}, {{30, 1}, {30}}}},
 	{"unrolled", `%0 = tensor f32 [9, 6] contiguity=[yes, yes]
 %1 = sum %0 dims=[0] keepdim=false dtype=f32
 output %1
@@ -277,6 +320,7 @@ func TestPipelineGoldens(t *testing.T) {
 		{"nested pipeline", "nested", buffering{3, 2, schedule.AsyncCopy}},
 		{"pipeline and epilogue", "epilogue", buffering{3, 2, schedule.AsyncCopy}},
 		{"plain copies ahead", "own", buffering{2, 1, schedule.PlainCopy}},
+		{"registers ahead", "factors", buffering{3, 2, schedule.AsyncCopy}},
 	} {
 		t.Run(x.file, func(t *testing.T) {
 			c := pipelineNamed(x.of)
@@ -473,7 +517,10 @@ output %3
 		}), "is not computed inside a loop of its readers whose iterations one thread runs"},
 		{"registers", columnSum, of(func(t *testing.T, s *schedule.Scheduled, tile, acc core.ValID) {
 			must(t, s.SetCopy(tile, schedule.PlainCopy, schedule.CacheUnspecified), s.SetMemory(tile, schedule.Local), s.InlineAt(tile, 1, false))
-		}), "tv3 has a circular buffer in local memory, which is done in shared memory only"},
+		}), "is kept in registers and has tv0_n1 elements along an axis, which is not a constant"},
+		{"asynchronous copies to registers", columnSum, of(func(t *testing.T, s *schedule.Scheduled, tile, acc core.ValID) {
+			must(t, s.SetMemory(tile, schedule.Local), s.InlineAt(tile, 1, false))
+		}), "tv3 is copied asynchronously, which is done from global to shared memory only"},
 		{"no copy", twoInputs, func(t *testing.T, s *schedule.Scheduled) {
 			acc, err := s.CacheBefore(tv(s, 2))
 			must(t, err, s.SetMemory(acc, schedule.Shared), s.SetBuffering(acc, 2, 1))

@@ -1,6 +1,8 @@
 package innerouter
 
 import (
+	"slices"
+
 	"nvfuser_go/core"
 	"nvfuser_go/schedulers/persistence"
 	"nvfuser_go/schedulers/scheduler"
@@ -16,9 +18,14 @@ const (
 	rowSets       = 4        // that a block goes through, at least: what it leaves is large
 	registers     = 64 << 10 // of a processor
 	baseRegisters = 40       // that a thread has beside what it holds and folds
-	mostRegisters = 128
-	mostSteps     = 8
-	accessBytes   = 16 // that one instruction moves, at most
+
+	mostStages      = 3
+	stagedRegisters = 32      // that a thread has beside, with rows in shared memory
+	reservedBytes   = 1 << 10 // of shared memory, of each block
+	fewBytes        = 1 << 10 // that folds of rows take
+	mostRegisters   = 128
+	mostSteps       = 8
+	accessBytes     = 16 // that one instruction moves, at most
 )
 
 // choose returns the choices, of which the first can be applied, or why none can.
@@ -27,32 +34,83 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 		return nil, a.err
 	}
 	var all []Params
-	for _, blocks := range []int64{atOnce, 1} {
-		for _, price := range prices {
-			if p, ok := a.fit(price, blocks, device); ok && len(all) == 0 {
-				all = append(all, p)
-			}
+	if p, ok := a.staged(device); ok {
+		all = append(all, p)
+	}
+	if p, ok := a.inRegisters(device); ok {
+		single := p
+		single.Steps, single.Vector = p.Steps*p.Vector, 1
+		if all = append(all, p); single != p { // needs nothing to be known of sizes
+			all = append(all, single)
 		}
 	}
 	if len(all) == 0 {
 		f := a.g.Fusion
 		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "accumulators", a.reference,
 			"the rows that are reduced to %s have %d elements, for each of which a thread keeps %d registers and folds %d more: a block has not so many", f.Name(a.reference), a.rows.Length,
-			a.held[holding{persistence.Tight, true}], a.columns)}}
-	}
-	single := all[0]
-	single.Steps, single.Vector = single.Steps*single.Vector, 1
-	if single != all[0] { // needs nothing to be known of sizes
-		all = append(all, single)
+			a.held[holding{persistence.Tight, true, false, false}], a.columns)}}
 	}
 	return a.attempts.First(all, all[len(all)-1])
 }
 
-// fit returns the parameters with the fewest threads a row of which so many blocks fit a
-// processor.
-func (a *analysis) fit(price persistence.Price, blocks int64, device scheduler.Device) (Params, bool) {
+// inRegisters returns the parameters of rows that are held in registers.
+func (a *analysis) inRegisters(device scheduler.Device) (Params, bool) {
+	for _, blocks := range []int64{atOnce, 1} {
+		for _, price := range prices {
+			if p, ok := a.fit(Params{Price: price}, blocks, device); ok {
+				return p, true
+			}
+		}
+	}
+	return Params{}, false
+}
+
+// staged returns the parameters of rows that are copied to shared memory ahead: blocks have
+// several rows one after the other, and asynchronous copies move what is next to each other.
+func (a *analysis) staged(device scheduler.Device) (Params, bool) {
+	for _, blocks := range []int64{atOnce, 1} {
+		for _, isResident := range []bool{true, false} {
+			for stages := int64(mostStages); stages >= 2; stages-- {
+				if p, ok := a.fit(Params{Price: persistence.Tight, Stages: stages, IsResident: isResident}, blocks, device); ok {
+					return p, true
+				}
+			}
+		}
+	}
+	return Params{}, false
+}
+
+// canStage reports whether the rows of p can be copied asynchronously, and whether shared
+// memory has room for them.
+func (a *analysis) canStage(p Params, device scheduler.Device) bool {
+	f := a.g.Fusion
+	if p.Blocks*p.Rows*p.Stages > a.rows.Count || len(a.rowInputs) == 0 {
+		return false
+	}
+	for k, w := range a.rows.Pitch(p.Vector).Widths {
+		t := &a.rows.Tensors[k]
+		if t.IsOutput || !slices.Contains(a.rowInputs, f.Inputs()[t.Place]) {
+			continue
+		}
+		if n := w * t.Bytes; n != 4 && n != 8 && n != 16 {
+			return false
+		}
+	}
+	for _, o := range f.Outputs() {
+		if o.Alias != core.NoVal { // elements would be read before those of rows before them are written
+			return false
+		}
+	}
+	blocks := ceilDiv(p.Blocks, int64(device.Processors))
+	row := p.capacity() * p.Rows
+	bytes := row*max(p.Stages*a.bytes, 4*a.columns) + fewBytes
+	return blocks*(bytes+reservedBytes) <= int64(device.Shared)+reservedBytes
+}
+
+// fit completes p with the fewest threads a row with which so many blocks fit a processor.
+func (a *analysis) fit(p Params, blocks int64, device scheduler.Device) (Params, bool) {
 	length := max(a.rows.Length, 1)
-	p := Params{Vector: min(a.rows.Cheapest(a.rows.Kept, 1).Elements, length), Price: price}
+	p.Vector = min(a.rows.Cheapest(a.rows.Kept, 1).Elements, length)
 	for p.Vector > 1 && p.Vector*2 > length {
 		p.Vector /= 2
 	}
@@ -64,11 +122,14 @@ func (a *analysis) fit(price persistence.Price, blocks int64, device scheduler.D
 	if threads == smallBlock {
 		blocks *= 2
 	}
-	each := a.columns + max(a.held[holding{price, p.Vector > 1}], 1)
+	each, base := a.columns+a.held[holding{p.Price, p.Vector > 1, p.Stages > 0, p.IsResident}], int64(stagedRegisters)
+	if p.Stages == 0 {
+		each, base = max(each, a.columns+1), baseRegisters
+	}
 	most := min(mostRegisters, registers/(threads*blocks))
 	for p.Warps = 1; p.Warps*warp <= threads; p.Warps *= 2 {
 		p.Steps = ceilDiv(ceilDiv(length, p.Vector), warp*p.Warps)
-		if p.Steps > mostSteps || baseRegisters+p.Steps*p.Vector*each > most {
+		if p.Steps > mostSteps || base+p.Steps*p.Vector*each > most {
 			continue
 		}
 		p.Rows = threads / (p.Warps * warp)
@@ -77,7 +138,9 @@ func (a *analysis) fit(price persistence.Price, blocks int64, device scheduler.D
 		for p.Blocks > 1 && p.Blocks*rowSets > sets { // few rows
 			p.Blocks = ceilDiv(p.Blocks, 2)
 		}
-		return p, true
+		if p.Stages == 0 || a.canStage(p, device) {
+			return p, true
+		}
 	}
 	return p, false
 }

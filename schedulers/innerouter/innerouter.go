@@ -7,7 +7,9 @@
 // Its central type is [Params]. As many blocks as a device holds at once are dealt the
 // rows, and each goes through its own one after the other. A thread has the same columns
 // of all of them: it keeps what rows need until they are reduced, as package
-// innerpersistent does, and what it has folded of its columns, in registers. At the end
+// innerpersistent does, and what it has folded of its columns, in registers. Rows that can
+// be copied asynchronously are copied to shared memory while those before them are computed
+// with, and each phase reads them there. At the end
 // blocks leave that in global memory and wait for each other; then each folds some columns
 // of all blocks, in an order that is always the same.
 //
@@ -35,16 +37,26 @@ import (
 
 // Params are the choices for a segment.
 type Params struct {
-	Vector int64             // elements of a step
-	Steps  int64             // of a thread along its row
-	Warps  int64             // of a row, of 32 threads each
-	Rows   int64             // that a block has at a time
-	Blocks int64             // that are dealt the rows
-	Price  persistence.Price // of what is held
+	Vector int64 // elements of a step
+	Steps  int64 // of a thread along its row
+	Warps  int64 // of a row, of 32 threads each
+	Rows   int64 // that a block has at a time
+	Blocks int64 // that are dealt the rows
+	Stages int64 // of circular buffers in shared memory that rows go through, 0 if there are none
+
+	IsResident bool              // what all rows share is held for all of them
+	Price      persistence.Price // of what is held
 }
 
 func (p Params) String() string {
-	return fmt.Sprintf("inner outer: %d blocks with %d rows at a time, %d warps a row, %d steps of %d elements each, a held byte at %d", p.Blocks, p.Rows, p.Warps, p.Steps, p.Vector, p.Price)
+	text := fmt.Sprintf("inner outer: %d blocks with %d rows at a time, %d warps a row, %d steps of %d elements each, a held byte at %d", p.Blocks, p.Rows, p.Warps, p.Steps, p.Vector, p.Price)
+	if p.IsResident {
+		text += ", beside what all rows share"
+	}
+	if p.Stages > 0 {
+		text += fmt.Sprintf(", through shared memory in %d stages", p.Stages)
+	}
+	return text
 }
 
 // Width is that of [scheduler.Vectorized].
@@ -104,13 +116,15 @@ type facts struct {
 	reference core.ValID
 	columns   int64 // registers of an element of a column that is folded
 	held      map[holding]int64
+	rowInputs []core.ValID // that have elements of their own for each row
+	bytes     int64        // of an element of all of those
 	err       error
 }
 
 // A holding is what a plan of what is held depends on.
 type holding struct {
-	price    persistence.Price
-	isPacked bool
+	price                          persistence.Price
+	isPacked, isStaged, isResident bool
 }
 
 // prices are those that are tried, the lowest first.
@@ -216,11 +230,30 @@ func factsOf(f *core.Fusion, reference core.ValID) (x facts, rows []core.ValID) 
 		}
 	}
 	x.held = map[holding]int64{}
-	for _, price := range prices {
-		for _, isPacked := range []bool{false, true} {
-			x.held[holding{price, isPacked}] = phases.Choose(price, isPacked).Registers
+	measure := func(phases *persistence.Phases, isStaged bool) {
+		for _, price := range prices {
+			for k := range 4 {
+				isPacked, isResident := k&1 > 0, k&2 > 0
+				phases.Resident = isResident
+				x.held[holding{price, isPacked, isStaged, isResident}] = phases.Choose(price, isPacked).Registers
+			}
 		}
 	}
+	measure(phases, false)
+	x.rowInputs = rowInputs(s, phases)
+	for _, v := range x.rowInputs {
+		x.bytes += int64(sf.Val(v).DType.Size())
+		if _, err := s.CacheAfter(v, nil); err != nil {
+			return facts{err: err}, nil
+		}
+	}
+	if _, err := stage(s, phases); err != nil {
+		return facts{err: err}, nil
+	}
+	if phases, err = persistence.SortRows(s, reference); err != nil {
+		return facts{err: err}, nil
+	}
+	measure(phases, true)
 	return x, rows
 }
 

@@ -23,6 +23,8 @@ type builder struct {
 	Params
 	a *analysis
 	s *schedule.Scheduled
+
+	staged []core.ValID // tensors in circular buffers
 }
 
 func (b *builder) schedule() error {
@@ -44,7 +46,17 @@ func (b *builder) schedule() error {
 	if err != nil {
 		return err
 	}
-	if err := phases.Choose(b.Price, b.Vector > 1).Apply(); err != nil {
+	if b.Stages > 0 {
+		if b.staged, err = stage(s, phases); err != nil {
+			return err
+		}
+		if phases, err = persistence.SortRows(s, reference); err != nil {
+			return err
+		}
+	}
+	phases.Resident = b.IsResident
+	plan := phases.Choose(b.Price, b.Vector > 1)
+	if err := plan.Apply(); err != nil {
 		return err
 	}
 	below, above := b.below(phases)
@@ -83,7 +95,16 @@ func (b *builder) schedule() error {
 	if err := b.a.rows.Vectorize(s, b.a.rows.Pitch(b.Vector)); err != nil {
 		return err
 	}
-	return s.InlineMost(nil, nil)
+	if err := b.widenStaged(); err != nil {
+		return err
+	}
+	if err := s.InlineMost(nil, nil); err != nil {
+		return err
+	}
+	if err := b.reside(plan); err != nil {
+		return err
+	}
+	return b.ahead(phases)
 }
 
 // below returns by column what is made of it, and what else there is.
@@ -214,6 +235,7 @@ func (b *builder) fold(v core.ValID, below []core.ValID) error {
 		at := len(b.s.Loop(w)) - 3 // of blocks: those before are steps
 		n.Reorder(map[int]int{at: 0, at + 1: 1})
 		n.Parallelize(0, schedule.BIDx)
+		n.Parallelize(2, schedule.Unroll)
 		n.Parallelize(-1, schedule.TIDx)
 		k := -2
 		for _, x := range []struct {

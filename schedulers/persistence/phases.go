@@ -17,6 +17,7 @@ type Phases struct {
 	Columns    []core.ValID // the same along all other axes, for each element of a row
 	Last       int
 	Reload     bool                 // inputs may be loaded again for each phase, whatever has them
+	Resident   bool                 // those that all rows share are held, for all rows
 	pure       map[core.AxisID]bool // exact classes of which only elements of rows are made
 	touching   map[core.AxisID]bool // those, and what is made of them and of others
 	early      []int                // by tensor: the first phase in which it can be computed
@@ -233,7 +234,7 @@ func (p *Phases) findLate() {
 }
 
 // IsFull reports whether v has elements along the row.
-func (p *Phases) IsFull(v core.ValID) bool { return p.isFull[v] }
+func (p *Phases) IsFull(v core.ValID) bool { return int(v) < len(p.isFull) && p.isFull[v] }
 
 // IsAfter reports whether v is what columns are reduced to, or made from that.
 func (p *Phases) IsAfter(v core.ValID) bool { return int(v) < len(p.isAfter) && p.isAfter[v] }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
 )
 
 // LongestRow is how many elements a row has at most that threads of a block hold: more
@@ -25,7 +26,7 @@ const (
 type Plan struct {
 	*Phases
 	Held []core.ValID // in order
-	// What is held from one phase to the next, at most, for each element of a row: bytes,
+	// What is held in registers from one phase to the next, at most, for each element of a row: bytes,
 	// and registers where each tensor takes one at least, as what is narrow in memory is
 	// wide where it is computed with.
 	Bytes, Registers int64
@@ -52,8 +53,11 @@ func (p *Phases) Choose(price Price, isPacked bool) *Plan {
 		}
 		g.edge(source, in[v], p.again(v))
 		hold := q.bytesOf(v) * int64(price)
-		if isCopied[v] {
+		switch {
+		case isCopied[v]:
 			hold = infinite
+		case q.isKept(v):
+			hold = rowBytes
 		}
 		g.edge(in[v], in[v]+1, hold)
 		if p.f.Val(v).Input {
@@ -86,6 +90,9 @@ func (q *Plan) measure() {
 	bytes, registers := make([]int64, q.Last), make([]int64, q.Last)
 	last := q.lastReads()
 	for _, v := range q.Held {
+		if q.isKept(v) {
+			continue
+		}
 		b := q.bytesOf(v)
 		for phase := q.at[v]; phase < last[v]; phase++ {
 			bytes[phase] += b
@@ -158,11 +165,17 @@ func (p *Phases) readLater() []bool {
 // has it.
 const rowBytes = 8
 
+// isKept reports whether v is in shared memory, from where each phase loads it.
+func (p *Phases) isKept(v core.ValID) bool { return p.s.Memory(v) == schedule.Shared }
+
 // again returns what computing v again costs, in quarters of an instruction; infinite if
 // that is not possible, or reads what all rows together do not leave in a cache.
 func (p *Phases) again(v core.ValID) int64 {
+	if p.isKept(v) {
+		return infinite
+	}
 	if p.f.Val(v).Input {
-		if p.isShared(v) || p.Reload {
+		if p.IsShared(v) && !p.Resident || p.Reload {
 			return rowBytes
 		}
 		return infinite
@@ -180,8 +193,8 @@ func (p *Phases) again(v core.ValID) int64 {
 	return max(cost, 1)
 }
 
-// isShared reports whether v has one row for all.
-func (p *Phases) isShared(v core.ValID) bool {
+// IsShared reports whether v has one row for all.
+func (p *Phases) IsShared(v core.ValID) bool {
 	return !slices.ContainsFunc(p.f.Axes(v), func(a core.AxisID) bool {
 		return p.f.Axis(a).Kind != core.Broadcast && !p.pure[p.m.Exact(a)]
 	})

@@ -29,10 +29,11 @@ type Device struct {
 	Threads    int // of a block, at most
 	Warp       int // threads of a warp
 	Cluster    int // blocks of a cluster, at most; 1 or 0: there are none
+	Shared     int // bytes of a block's shared memory, at most
 }
 
 // Hopper is an H100 SXM: Hopper tuning guide 12.9, section 1.4.1.
-var Hopper = Device{Processors: 132, Threads: 1024, Warp: 32, Cluster: 8}
+var Hopper = Device{Processors: 132, Threads: 1024, Warp: 32, Cluster: 8, Shared: 227 << 10}
 
 // Params are the choices of a scheduler for one segment. They are comparable,
 // and their String tells all of them.
