@@ -84,7 +84,7 @@ func TestMinimumMaximum(t *testing.T) {
 	for _, c := range []struct{ x, y, minimum, maximum float64 }{
 		{1, 2, 1, 2}, {2, 1, 1, 2}, {nan, 1, nan, nan}, {1, nan, nan, nan}, {nan, nan, nan, nan},
 		{-inf, nan, nan, nan}, {-inf, inf, -inf, inf},
-		{0, negativeZero, 0, 0}, {negativeZero, 0, negativeZero, negativeZero},
+		{0, negativeZero, negativeZero, 0}, {negativeZero, 0, negativeZero, 0}, {0, 0, 0, 0}, {negativeZero, negativeZero, negativeZero, negativeZero},
 	} {
 		requireSame(t, c.minimum, MinimumNaN(c.x, c.y), "MinimumNaN(%g, %g)", c.x, c.y)
 		requireSame(t, c.maximum, MaximumNaN(c.x, c.y), "MaximumNaN(%g, %g)", c.x, c.y)

@@ -163,19 +163,25 @@ type Real interface {
 	int64 | uint64 | float32 | float64
 }
 
-// MinimumNaN returns the smaller of x and y, NaN if either is, and x if they
-// are equal (so of two zeros the first).
+// MinimumNaN returns the smaller of x and y, of zeros a negative one, and NaN if either is
+// NaN: whatever the order of x and y.
 func MinimumNaN[T Real](x, y T) T {
-	if y < x || y != y {
+	switch {
+	case x == 0 && y == 0:
+		return -(-x - y)
+	case y < x || y != y:
 		return y
 	}
 	return x
 }
 
-// MaximumNaN returns the larger of x and y, NaN if either is, and x if they
-// are equal (so of two zeros the first).
+// MaximumNaN returns the larger of x and y, of zeros a positive one, and NaN if either is
+// NaN: whatever the order of x and y.
 func MaximumNaN[T Real](x, y T) T {
-	if y > x || y != y {
+	switch {
+	case x == 0 && y == 0:
+		return x + y
+	case y > x || y != y:
 		return y
 	}
 	return x

@@ -1,36 +1,36 @@
 // Functions of real numbers that CUDA has not, or has with another meaning.
 
 //@ minimum
-// The smaller one, NaN if either is, and x if they are equal: of two zeros the first,
-// or any in float.
+// The smaller one, of zeros a negative one, and NaN if either is.
 template <class T>
 __device__ inline T minimum(T x, T y) {
-  return y < x || y != y ? y : x;
+  return x == 0 && y == 0 ? -(-x - y) : y < x || y != y ? y : x;
 }
 
 __device__ inline float minimum(float x, float y) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  float z; // of two zeros the negative one
+  float z;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
   return z;
 #else
-  return y < x || y != y ? y : x;
+  return x == 0 && y == 0 ? -(-x - y) : y < x || y != y ? y : x;
 #endif
 }
 
 //@ maximum
+// The larger one, of zeros a positive one, and NaN if either is.
 template <class T>
 __device__ inline T maximum(T x, T y) {
-  return y > x || y != y ? y : x;
+  return x == 0 && y == 0 ? x + y : y > x || y != y ? y : x;
 }
 
 __device__ inline float maximum(float x, float y) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  float z; // of two zeros the positive one
+  float z;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
   return z;
 #else
-  return y > x || y != y ? y : x;
+  return x == 0 && y == 0 ? x + y : y > x || y != y ? y : x;
 #endif
 }
 
