@@ -49,7 +49,7 @@ func (l *lowering) flat(b kir.Block) kir.Block {
 // block emits loops and statements. around is the loops that they are in.
 func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
 	nodes, levels := l.flattened(body, [][]core.AxisID{around})
-	nodes = l.together(nodes)
+	nodes = l.together(l.loadsFirst(nodes))
 	var packed []held
 	for i, n := range nodes {
 		l.unpackAgain(packed, n)
@@ -69,6 +69,44 @@ func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
 		packed = append(packed, l.packedIn(n)...)
 	}
 	return nil
+}
+
+// loadsFirst returns nodes with single elements of inputs that are read after a reduction
+// read before it: they take a register each, and nobody waits for them at the end.
+func (l *lowering) loadsFirst(nodes []*schedule.Nest) []*schedule.Nest {
+	if len(l.alias) > 0 { // order matters where memory is overwritten
+		return nodes
+	}
+	first := slices.IndexFunc(nodes, func(n *schedule.Nest) bool {
+		return slices.ContainsFunc(l.inside(n), func(id core.ExprID) bool { return l.f.Expr(id).Op.Class == core.Reduction })
+	})
+	if first < 0 {
+		return nodes
+	}
+	var loads, others []*schedule.Nest
+	isLoaded := map[core.ExprID]bool{}
+	for _, n := range nodes[first:] {
+		if l.isElementLoad(n, isLoaded) {
+			isLoaded[n.Expr] = true
+			loads = append(loads, n)
+		} else {
+			others = append(others, n)
+		}
+	}
+	return slices.Concat(nodes[:first], loads, others)
+}
+
+// isElementLoad reports whether n is not in a loop of a thread and moves elements of inputs,
+// or of what isLoaded has, to a register.
+func (l *lowering) isElementLoad(n *schedule.Nest, isLoaded map[core.ExprID]bool) bool {
+	if n.Axis != core.NoAxis {
+		return false
+	}
+	e := l.f.Expr(n.Expr)
+	isMove := e.Op == core.SetOp || e.Op.Class == core.Gather || e.Op.Class == core.View
+	return isMove && l.s.Memory(e.Out[0]) == schedule.Local && !slices.ContainsFunc(l.f.TensorArgs(e), func(v core.ValID) bool {
+		return !l.f.Val(v).Input && !isLoaded[l.f.Val(v).Def]
+	})
 }
 
 // A held is a tensor that is held packed, in the block that computes it.

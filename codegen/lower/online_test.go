@@ -2,6 +2,7 @@ package lower
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,4 +76,35 @@ output %5
 			}
 		}
 	}
+}
+
+// What a row has one of, such as the position of its label, is loaded before the row is
+// read, so that nobody waits for it after the row is reduced.
+func TestElementsAreLoadedBeforeReductions(t *testing.T) {
+	s := parsed(t, `%0 = tensor f32 [9, 70] contiguity=[yes, yes]
+%1 = tensor i64 [9] contiguity=[yes]
+%2 = sum %0 dims=[1] keepdim=false dtype=f32
+%3 = broadcast %1 is_broadcast_dim=[false, true]
+%4 = take_along_axis %0, %3 dim=1
+%5 = squeeze %4 dims=[1] squeeze_expanded=false
+%6 = sub %2, %5
+output %6
+`)
+	f := frozen(s)
+	sum := tv(s, 2)
+	must(t, s.Split(sum, 1, 32, true))
+	partial, err := s.RFactor(sum, []int{1})
+	must(t, err, s.Parallelize(partial[0], 2, schedule.TIDx), s.Parallelize(sum, 1, schedule.TIDx))
+	for _, v := range s.Tensors() {
+		if !s.Fusion().Val(v).Input {
+			must(t, s.Parallelize(v, 0, schedule.BIDx))
+		}
+	}
+	must(t, s.InlineMost(nil, nil))
+	k, err := checkWith(s, f, fusionfuzz.Inputs(f, 7, []int64{9, 70}, []int64{9}), Options{})
+	require.NoError(t, err)
+	text := k.String()
+	row, label := strings.Index(text, "for "), strings.Index(text, "tv1[")
+	require.Positive(t, label, text)
+	require.Less(t, label, row, text)
 }

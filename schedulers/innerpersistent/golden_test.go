@@ -38,7 +38,11 @@ func TestChoices(t *testing.T) {
 			isHeld := section == "held" && !f.Val(v).Input && s.Memory(v) == schedule.Local && elements(m, v) > candidates[0].(Params).Vector
 			isOutput := section == "nest" && f.Val(v).Def != core.NoExpr && s.Memory(v) == schedule.Global
 			if isHeld || isOutput {
-				fmt.Fprintf(&b, "%s %v %s\n", f.Name(v), f.Val(v).DType, s.LoopText(v))
+				packed := ""
+				if s.HoldsPacked(v) {
+					packed = " packed"
+				}
+				fmt.Fprintf(&b, "%s %v%s %s\n", f.Name(v), f.Val(v).DType, packed, s.LoopText(v))
 			}
 		}
 		return b.String()
