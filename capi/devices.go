@@ -8,13 +8,14 @@ import "C"
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 
 	"nvfuser_go/cudadrv"
 	"nvfuser_go/cudadrv/cubins"
 	"nvfuser_go/cudadrv/real"
+	"nvfuser_go/executor/calibration"
+	"nvfuser_go/schedulers/model"
 )
 
 // driver is the machine's.
@@ -33,26 +34,27 @@ var cubinStore = sync.OnceValue(func() *cubins.Store {
 	return cubins.NewStore(folder, maxCubins, func(problem string) { fmt.Fprintln(os.Stderr, "nvfuser_go:", problem) })
 })
 
-// cubinFolder is the folder that the user names, or ours among the user's caches,
-// or empty.
-func cubinFolder() string {
-	folder := environment("NVFUSER_GO_CACHE_DIR")
-	if folder == "" {
-		caches := environment("XDG_CACHE_HOME")
-		if !filepath.IsAbs(caches) { // as its specification says
-			home := environment("HOME")
-			if home == "" {
-				return ""
-			}
-			caches = filepath.Join(home, ".cache")
+// cubinFolder is the folder of compiled kernels, plans and calibrations, or empty.
+func cubinFolder() string { return cubins.Folder(environment) }
+
+// models tells how long kernels take on a device.
+var models = sync.OnceValue(func() func(cudadrv.Properties) (model.Machine, error) {
+	return calibration.Models(environment(calibration.Variable), cubinFolder())
+})
+
+//export nvfi_calibrate
+func nvfi_calibrate(device C.int32_t, to C.const_text, text **C.char, e *C.nvf_error) C.int {
+	return guard(e, func() string { return "calibrate\n" }, func() error {
+		path := C.GoString(to)
+		if path == "" {
+			path = environment(calibration.Variable)
 		}
-		folder = filepath.Join(caches, "nvfuser_go")
-	}
-	absolute, err := filepath.Abs(folder)
-	if err != nil {
-		return ""
-	}
-	return absolute
+		path, m, err := calibration.Run(cubins.NewDriver(driver, cubinStore(), real.ProgramID(), 1), int(device), path, cubinFolder())
+		if err == nil {
+			*text = cText(path + "\n" + m.Text())
+		}
+		return err
+	})
 }
 
 func cubinsText() string {
@@ -97,6 +99,8 @@ func cudaText() string {
 	for i := range n {
 		p, err := driver.Properties(i)
 		line(fmt.Sprintf("device %d", i), deviceText(p), err)
+		m, err := models()(p)
+		line(fmt.Sprintf("times of device %d", i), fmt.Sprintf("%.2f TB/s of a copy, %.1f us of a launch (%s)", m.Copy/1e6, m.Launch, calibration.Source(p, m)), err)
 	}
 	return b.String()
 }

@@ -333,6 +333,17 @@ static int ask_text(nvf_executor executor, const Inputs *in, void *about, nvf_er
   return nvfi_show(executor, in->inputs, in->count, shown->request, &shown->text, error);
 }
 
+typedef struct {
+  int32_t measures;
+  uint64_t stream;
+  char *text;
+} Explained;
+
+static int ask_explained(nvf_executor executor, const Inputs *in, void *about, nvf_error *error) {
+  Explained *explained = about;
+  return nvfi_explain(executor, in->inputs, in->count, explained->measures, explained->stream, &explained->text, error);
+}
+
 static int ask_first(nvf_executor executor, const Inputs *in, void *about, nvf_error *error) {
   return nvfi_first_shown(executor, in->inputs, in->count, about, error);
 }
@@ -358,6 +369,22 @@ static PyObject *executor_show(PyObject *self, PyObject *const *args, Py_ssize_t
   if (!(shown.request = PyUnicode_AsUTF8AndSize(args[1], NULL)) || !with_inputs(self, args[0], "show", ask_text, &shown)) return NULL;
   PyObject *text = PyUnicode_FromString(shown.text);
   nvf_free(shown.text);
+  return text;
+}
+
+/* explain(inputs, stream) */
+static PyObject *executor_explain(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  Explained explained = {0};
+  if (!alive() || !check_count("explain", nargs, 2, 2)) return NULL;
+  if (!PyList_Check(args[0])) return PyErr_Format(invalid_type ? invalid_type : PyExc_TypeError, "explain(): inputs must be a list, got %R", args[0]);
+  if (args[1] != Py_None) {
+    explained.measures = 1;
+    explained.stream = PyLong_AsUnsignedLongLong(args[1]);
+    if (PyErr_Occurred()) return NULL;
+  }
+  if (!with_inputs(self, args[0], "explain", ask_explained, &explained)) return NULL;
+  PyObject *text = PyUnicode_FromString(explained.text);
+  nvf_free(explained.text);
   return text;
 }
 
@@ -439,6 +466,10 @@ static PyMethodDef methods[] = {
      PyDoc_STR("show(inputs, request) -> str\n\n"
                "A stage of the fusion for inputs like these, None: for the last ones that were executed. request is the name of a stage\n"
                "and its arguments, on lines of their own. Raises InvalidArgument, and Unsupported if there is no kernel.")},
+    {"explain", FAST(executor_explain),
+     PyDoc_STR("explain(inputs, stream) -> str\n\n"
+               "Who computes what for inputs like these, as JSON. If stream is not None, kernels of a CUDA device are timed on copies of the\n"
+               "inputs, after what the stream was given.")},
     {"first_shown", FAST(executor_first_shown),
      PyDoc_STR("first_shown(inputs) -> bool\n\nWhether this is asked for the first time for inputs like these.")},
     {"prepare", FAST(prepare_plan), PyDoc_STR("prepare(inputs)\n\nMakes the plan for inputs of this description, or raises.")},

@@ -24,7 +24,9 @@ import (
 
 // executors holds those of the definitions used last, for the whole process.
 var executors = sync.OnceValue(func() *executor.Cache {
-	return executor.NewCache(maxExecutors, cubins.NewDriver(driver, cubinStore(), real.ProgramID(), runtime.GOMAXPROCS(0)))
+	c := executor.NewCache(maxExecutors, cubins.NewDriver(driver, cubinStore(), real.ProgramID(), runtime.GOMAXPROCS(0)))
+	c.UseModels(models())
+	return c
 })
 
 // maxExecutors bounds what a process that defines new fusions all the time keeps;

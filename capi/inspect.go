@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -353,6 +354,37 @@ func nvfi_show(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, request C.c
 		shown, err := x.Show(words[0], words[1:]...)
 		if err == nil {
 			*text = cText(shown)
+		}
+		return err
+	})
+}
+
+//export nvfi_explain
+func nvfi_explain(h C.nvf_executor, inputs C.const_inputs, n C.int32_t, measures C.int32_t, stream C.uint64_t, text **C.char, e *C.nvf_error) C.int {
+	x, err := get[execution](handle(h), "an executor")
+	if err != nil {
+		return report(e, err)
+	}
+	return guard(e, func() string { return "explain\n\n" + x.Text() }, func() error {
+		given, err := readInputs(inputs, n)
+		if err != nil {
+			return err
+		}
+		defer given.done()
+		var after *uintptr
+		if at := uintptr(stream); measures != 0 {
+			after = &at
+		}
+		explained, err := x.Explain(given.inputs, x.options(setting{device: C.NVF_ANY_DEVICE, views: true}), after)
+		if err != nil {
+			return err
+		}
+		data, err := json.Marshal(struct {
+			executor.Explanation
+			Text string `json:"text"`
+		}{explained, explained.String()})
+		if err == nil {
+			*text = cText(string(data))
 		}
 		return err
 	})

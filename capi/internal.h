@@ -90,6 +90,15 @@ int nvfi_cuda(char **text, nvf_error *error);
  * for the inputs that were prepared last. Free *text with nvf_free. */
 int nvfi_show(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, const char *request, char **text, nvf_error *error);
 
+/* Explains who computes what for inputs, as JSON: what the stage explain gives, and as "text" the
+ * same for reading. With measures it times kernels of a CUDA device on copies of the inputs, after
+ * what the stream was given. Free *text with nvf_free. */
+int nvfi_explain(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t measures, uint64_t stream, char **text, nvf_error *error);
+
+/* Measures a CUDA device and writes what it found to a file, "": to where plans of later processes
+ * look for it. *text, to be freed with nvf_free, is the file and on the lines after it what is in it. */
+int nvfi_calibrate(int32_t device, const char *to, char **text, nvf_error *error);
+
 /* Tells whether this is the first call of it for the executor's fusion and this
  * kind of inputs. */
 int nvfi_first_shown(nvf_executor executor, const nvf_input *inputs, int32_t num_inputs, int32_t *first, nvf_error *error);

@@ -40,6 +40,27 @@ static PyObject *cuda(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
   return result;
 }
 
+static PyObject *calibrate(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module;
+  nvf_error error = {0};
+  char *text = NULL;
+  const char *to;
+  long long device;
+  int status;
+  if (!alive() || !check_count("calibrate", nargs, 2, 2)) return NULL;
+  device = PyLong_AsLongLong(args[0]);
+  if (PyErr_Occurred()) return NULL;
+  if (device < 0 || device > INT32_MAX) return PyErr_Format(PyExc_ValueError, "calibrate(): device is %lld", device);
+  if (!PyUnicode_Check(args[1])) return PyErr_Format(PyExc_TypeError, "calibrate(): to must be a str, got %R", args[1]);
+  if (!(to = PyUnicode_AsUTF8AndSize(args[1], NULL))) return NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  status = nvfi_calibrate((int32_t)device, to, &text, &error);
+  Py_END_ALLOW_THREADS;
+  PyObject *result = check(status, &error) ? PyUnicode_FromString(text) : NULL;
+  nvf_free(text);
+  return result;
+}
+
 static PyMethodDef functions[] = {
     {"version", FAST(version), PyDoc_STR("version() -> str\n\nThe version of the library, such as \"0.1.0\".")},
     {"forked", FAST(forked),
@@ -54,6 +75,10 @@ static PyMethodDef functions[] = {
      PyDoc_STR("cuda() -> str\n\n"
                "What there is of CUDA: the driver, the compiler of kernels and the devices, or where they were looked for; a line each,\n"
                "what and value with a tab between. Starts the driver and makes no context.")},
+    {"calibrate", FAST(calibrate),
+     PyDoc_STR("calibrate(device, to) -> str\n\n"
+               "Measures a CUDA device and writes what it found to a file, \"\": to where later processes look for it. Gives the path of the\n"
+               "file, and on the lines after it what is in it.")},
     {"primitive_table", FAST(primitive_table),
      PyDoc_STR("primitive_table() -> str\n\nThe table of schedule primitives as JSON; nvf_primitive_table in nvfuser_go.h describes the keys.")},
     {"schedule", AS_FUNCTION(schedule_call), METH_FASTCALL | METH_KEYWORDS,

@@ -20,6 +20,6 @@
 // errors are [Unavailable], [Unsupported], [CompileError] or [CallError]; nothing is
 // loaded or started before the first call.
 //
-// It does not cache, choose an architecture's best schedule, allocate memory, or
-// wait for a device.
+// It does not cache or choose an architecture's best schedule, and but for the
+// measurements of a [Bench] neither allocates memory nor waits for a device.
 package cudadrv

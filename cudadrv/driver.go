@@ -34,6 +34,10 @@ type Driver interface {
 	// Launch starts l on a stream of its device, 0 being the default one. It does
 	// not wait. The grid must not be empty.
 	Launch(l *LaunchBlock, v CallValues, stream uintptr) error
+
+	// Bench returns a place for measurements on a device. It waits for what was
+	// given to the stream after before; a stream that is captured is Unsupported.
+	Bench(device int, after uintptr) (Bench, error)
 }
 
 // Properties are what schedulers and launches ask of a device. Sizes are bytes.

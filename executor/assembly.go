@@ -8,6 +8,7 @@ import (
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/cudadrv"
 	"nvfuser_go/passes"
+	"nvfuser_go/schedulers/model"
 	"nvfuser_go/schedulers/scheduler"
 	"nvfuser_go/segmenter"
 )
@@ -17,6 +18,7 @@ import (
 type assembly struct {
 	p          *Plan
 	properties cudadrv.Properties
+	model      model.Machine // of the device
 	options    Options
 	inputs     []Input // of the kind that the plan is for: scalars have values, tensors of the device no data
 	aligned    []int   // addresses of inputs, in bytes
@@ -137,7 +139,7 @@ func (a *assembly) cut() (err error) {
 	for i := range a.inputs {
 		o.Inputs = append(o.Inputs, scheduler.Placement{Strides: a.inputs[i].Strides, Aligned: a.aligned[i]})
 	}
-	if a.program, err = segmenter.Cut(a.f, a.b, target(a.properties), o); err != nil {
+	if a.program, err = segmenter.Cut(a.f, a.b, a.target(), o); err != nil {
 		return err
 	}
 	if err := a.locate(); err != nil {
@@ -271,7 +273,7 @@ func (a *assembly) inputsOf(s *segmenter.Segment) (inputs []Input, aligned []int
 
 // taskOf returns what a kernel of s is compiled for.
 func (a *assembly) taskOf(s *segmenter.Segment) (*task, error) {
-	t := &task{f: s.Fusion, device: target(a.properties), exact: a.options.Exact, asked: s.Asked, scheduler: s.Scheduler, refusals: s.Refusals}
+	t := &task{f: s.Fusion, device: a.target(), exact: a.options.Exact, asked: s.Asked, scheduler: s.Scheduler, refusals: s.Refusals}
 	var err error
 	if t.inputs, t.aligned, err = a.inputsOf(s); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"nvfuser_go/core"
 	"nvfuser_go/core/schedule"
 	"nvfuser_go/cudadrv"
+	"nvfuser_go/schedulers/model"
 )
 
 // A Cache keeps the executors of the definitions used last. It may be used by
@@ -33,6 +34,14 @@ type Stats struct {
 // called when a device is first asked for.
 func NewCache(maxExecutors int, driver cudadrv.Driver) *Cache {
 	return &Cache{machine: newMachine(driver), kernels: newKernelStore(), limit: max(maxExecutors, 1), byText: map[string]*list.Element{}, recent: list.New()}
+}
+
+// UseModels has find tell how long kernels take on a device, instead of what is built in. Its
+// errors are those of plans for the device. It must be called before anything is planned.
+func (c *Cache) UseModels(find func(cudadrv.Properties) (model.Machine, error)) {
+	if c.machine != nil {
+		c.machine.findModel = find
+	}
 }
 
 // Executor returns the executor of f, which is frozen. Definitions with the same

@@ -40,7 +40,7 @@ func (a *assembly) copyTask(from, to *located) (*task, error) {
 	sizes, strides := folded(from, to)
 	f := core.NewFusion()
 	var v [2]core.ValID
-	t := &task{device: target(a.properties)}
+	t := &task{device: a.target()}
 	for i, x := range []*located{from, to} {
 		d := tensorLike(x, sizes, strides[i])
 		d.DType = to.dtype // from may be described by another type of the same elements, as Int for Index

@@ -8,13 +8,14 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/schedulers"
-	"nvfuser_go/schedulers/model"
 )
 
 // An Explanation says of each part of a program who computes it, who refuses to and
 // why, and in which way: what the stage explain shows.
 type Explanation struct {
-	Segments []ExplainedSegment `json:"segments"`
+	Segments    []ExplainedSegment `json:"segments"`
+	Device      string             `json:"device"`       // that times are of
+	NotMeasured string             `json:"not_measured"` // why times were not measured; "": they were
 }
 
 // An ExplainedSegment is a segment, or a copy.
@@ -27,12 +28,13 @@ type ExplainedSegment struct {
 	Memory     *Traffic `json:"memory"`     // of the kernel; null: there is none
 }
 
-// Traffic is what a kernel moves if it reads and writes each element once, and how long
-// an H100 takes for it and the launch, from memory alone, without caches.
+// Traffic is what a kernel moves if it reads and writes each element once, and how long it
+// takes where the second cache is full of what others wrote, the launch included.
 type Traffic struct {
-	Read    int64   `json:"read"`    // bytes
-	Written int64   `json:"written"` // bytes
-	Time    float64 `json:"time"`    // us
+	Read      int64    `json:"read"`      // bytes
+	Written   int64    `json:"written"`   // bytes
+	Estimated float64  `json:"estimated"` // us
+	Measured  *float64 `json:"measured"`  // us; null: it was not measured
 }
 
 // An Answer is what one that was asked says to a segment.
@@ -44,14 +46,17 @@ type Answer struct {
 
 // explain returns what is known of the program.
 func (m *made) explain() Explanation {
-	e := Explanation{Segments: []ExplainedSegment{}}
+	e := Explanation{Segments: []ExplainedSegment{}, Device: m.of.model.Device, NotMeasured: "there is no CUDA device"}
+	if m.of.p.Device.Device != onHost {
+		e.NotMeasured = "it was not asked for"
+	}
 	for i := range m.parts {
 		p := &m.parts[i]
 		s := ExplainedSegment{Number: p.segment, About: strings.TrimSpace(p.title("")), Answers: []Answer{}, Others: []string{}}
 		if c := p.c; c != nil {
 			s.Answers = answers(c.scheduler, c.refusals)
 			if c.kernel != nil && p.task != nil {
-				s.Memory = p.task.traffic()
+				s.Memory = p.traffic(&m.of.properties)
 			}
 			for k, params := range c.candidates {
 				switch {
@@ -66,34 +71,6 @@ func (m *made) explain() Explanation {
 		e.Segments = append(e.Segments, s)
 	}
 	return e
-}
-
-// traffic returns what a kernel of t moves at least.
-func (t *task) traffic() *Traffic {
-	bytes := func(sizes, strides []int64, size int) int64 {
-		n := int64(size)
-		for d, extent := range sizes {
-			if strides[d] != 0 { // else it is there once
-				n *= extent
-			}
-			if extent == 0 {
-				return 0
-			}
-		}
-		return n
-	}
-	var x Traffic
-	for i := range t.inputs {
-		if in := &t.inputs[i]; in.Tensor {
-			x.Read += bytes(in.Sizes, in.Strides, in.DType.Size())
-		}
-	}
-	for i := range t.outputs {
-		o := &t.outputs[i]
-		x.Written += bytes(o.Sizes, o.Strides, o.DType.Size())
-	}
-	x.Time = model.H100.Time(model.Kernel{Bytes: float64(x.Read + x.Written), Processors: t.device.Processors})
-	return &x
 }
 
 // answers returns what the schedulers say to a segment that the one called by takes; "":
@@ -142,14 +119,24 @@ func (e Explanation) String() string {
 			line(labels, s.Parameters)
 		}
 		if m := s.Memory; m != nil {
-			line("memory", fmt.Sprintf("reads %d bytes, writes %d: %.1f us from the memory of an H100", m.Read, m.Written, m.Time))
+			line("memory", fmt.Sprintf("reads %d bytes, writes %d", m.Read, m.Written))
+			measured := "not measured"
+			if m.Measured != nil {
+				measured = fmt.Sprintf("measured %.1f us", *m.Measured)
+			}
+			line("time", fmt.Sprintf("estimated %.1f us, %s", m.Estimated, measured))
 		}
 		for k, other := range s.Others {
 			line([]string{"not", ""}[min(k, 1)], other)
 		}
 	}
-	if b.Len() == 0 {
+	switch {
+	case b.Len() == 0:
 		return "nothing is computed\n"
+	case e.NotMeasured != "":
+		fmt.Fprintf(&b, "times of %s, not measured: %s\n", e.Device, e.NotMeasured)
+	default:
+		fmt.Fprintf(&b, "times of %s, on copies of the inputs, medians\n", e.Device)
 	}
 	return b.String()
 }

@@ -32,7 +32,7 @@ func (a *assembly) keeping(inputs []Input) *keeping {
 		return nil
 	}
 	of := strconv.AppendInt(nil, int64(len(e.text)), 10)
-	of = fmt.Appendf(append(of, e.text...), "on %d: %+v\n", a.p.Device.Device, a.properties)
+	of = fmt.Appendf(append(of, e.text...), "on %d: %+v, %+v\n", a.p.Device.Device, a.properties, a.model)
 	return &keeping{assembly: a, by: by, of: string(e.AppendKey(of, inputs, a.options))}
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"nvfuser_go/core"
+	"nvfuser_go/schedulers/model"
 	"nvfuser_go/segmenter"
 )
 
@@ -40,9 +41,12 @@ func (e *Executor) begin(b *core.Binding, inputs []Input, o Options, device int)
 	if err != nil {
 		return nil, err
 	}
-	properties := simulated
+	properties, times := simulated, model.H100
 	if device != onHost {
 		if properties, err = e.machine.properties(device); err != nil {
+			return nil, err
+		}
+		if times, err = e.machine.modelOf(device, properties); err != nil {
 			return nil, err
 		}
 		if err := checkWritten(e.f, inputs, s.outputs, place); err != nil {
@@ -57,14 +61,14 @@ func (e *Executor) begin(b *core.Binding, inputs []Input, o Options, device int)
 		return nil, err
 	}
 	p := &Plan{Outputs: s.outputs, Device: &DeviceProgram{Device: device}, NeedsRandom: draws, Work: math.MaxInt64, e: e, inputs: described(inputs), views: o.Views}
-	a := &assembly{p: p, variant: s.variant, b: s.b, properties: properties, options: o, inputs: p.inputs, aligned: alignments(inputs), overlaps: e.overlaps(inputs, o)}
+	a := &assembly{p: p, variant: s.variant, b: s.b, properties: properties, model: times, options: o, inputs: p.inputs, aligned: alignments(inputs), overlaps: e.overlaps(inputs, o)}
 	a.made = &made{of: a.blank()}
 	return a, nil
 }
 
 // blank returns an assembly as a was when it began.
 func (a *assembly) blank() *assembly {
-	return &assembly{variant: a.variant, properties: a.properties, options: a.options, inputs: a.inputs, aligned: a.aligned, overlaps: a.overlaps,
+	return &assembly{variant: a.variant, properties: a.properties, model: a.model, options: a.options, inputs: a.inputs, aligned: a.aligned, overlaps: a.overlaps,
 		p: &Plan{Outputs: a.p.Outputs, NeedsRandom: a.p.NeedsRandom, Device: &DeviceProgram{Device: a.p.Device.Device}, e: a.p.e, inputs: a.p.inputs}}
 }
 

@@ -12,6 +12,8 @@ import (
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/cudadrv"
+	"nvfuser_go/executor/calibration"
+	"nvfuser_go/schedulers/model"
 	"nvfuser_go/schedulers/scheduler"
 )
 
@@ -22,8 +24,11 @@ type machine struct {
 	driver  cudadrv.Driver
 	loading singleflight.Group
 
+	findModel func(cudadrv.Properties) (model.Machine, error)
+
 	lock      sync.Mutex
 	devices   map[int]cudadrv.Properties
+	models    map[int]model.Machine
 	functions map[functionKey]*list.Element // of loaded
 	recent    *list.List                    // used last first
 }
@@ -50,7 +55,7 @@ func newMachine(driver cudadrv.Driver) *machine {
 	if driver == nil {
 		return nil
 	}
-	return &machine{driver: driver, devices: map[int]cudadrv.Properties{}, functions: map[functionKey]*list.Element{}, recent: list.New()}
+	return &machine{driver: driver, findModel: calibration.Models("", ""), devices: map[int]cudadrv.Properties{}, models: map[int]model.Machine{}, functions: map[functionKey]*list.Element{}, recent: list.New()}
 }
 
 // properties returns those of a device.
@@ -83,10 +88,26 @@ func (m *machine) properties(device int) (cudadrv.Properties, error) {
 	return p, nil
 }
 
+// modelOf returns how long kernels take on a device with the given properties.
+//
+// Errors: those of what finds it.
+func (m *machine) modelOf(device int, p cudadrv.Properties) (model.Machine, error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if x, ok := m.models[device]; ok {
+		return x, nil
+	}
+	x, err := m.findModel(p)
+	if err == nil {
+		m.models[device] = x
+	}
+	return x, err
+}
+
 // target is a device as schedulers see it.
-func target(p cudadrv.Properties) scheduler.Device {
-	l := limits(p)
-	return scheduler.Device{Processors: p.Processors, Threads: p.ThreadsPerBlock, Warp: p.WarpSize, Cluster: int(l.Cluster), Shared: int(l.Shared)}
+func (a *assembly) target() scheduler.Device {
+	p, l := &a.properties, limits(a.properties)
+	return scheduler.Device{Processors: p.Processors, Threads: p.ThreadsPerBlock, Warp: p.WarpSize, Cluster: int(l.Cluster), Shared: int(l.Shared), Model: a.model}
 }
 
 // limits is what a launch on a device may have. Sizes of the grid are those of

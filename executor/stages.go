@@ -78,7 +78,7 @@ var stages = []Stage{
 	{Name: "segmenter_logging", Does: "why expressions are computed by different kernels, or by torch", needs: aProgram, whole: showCutting},
 	{Name: "segmented_fusion", Does: "the segments in the order in which they run: who computes them and who refuses to, what they read and write",
 		needs: aProgram, whole: func(x *Inspection, _ []string) (string, error) { return x.made.program.Dump(), nil }},
-	{Name: "explain", Does: "of each segment who computes it, what each scheduler says to it, the parameters that were chosen, and the others", Takes: "json: the same as data",
+	{Name: "explain", Does: "of each segment who computes it, what each scheduler says to it, the parameters that were chosen, the others, and how long its kernel is thought to take", Takes: "json: the same as data",
 		needs: aProgram, whole: showExplanation},
 	{Name: "python_definition_segments", Does: "Python source that defines each segment", needs: aSegment, part: showPython},
 	{Name: "fusion_ir_presched", Does: "the canonical text of each segment, before it is scheduled", needs: aSegment,

@@ -15,7 +15,7 @@ type total struct {
 
 // time returns the microseconds of a kernel.
 func (p *partition) time(t total) float64 {
-	return model.H100.Time(model.Kernel{Bytes: t.bytes + t.bytesTo, Instructions: t.work, Processors: p.judge.device.Processors})
+	return p.judge.device.Model.InChain(model.Kernel{Read: t.bytes, Written: t.bytesTo, Instructions: t.work})
 }
 
 func (g *group) total() total { return total{g.work, g.bytes, g.bytesTo, g.writes} }

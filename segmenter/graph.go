@@ -343,15 +343,7 @@ func (g *graph) isOuter(n *node, sizes []int64) bool {
 // forwarded to it, in additions.
 func (g *graph) weight(id core.ExprID) float64 {
 	e := g.f.Expr(id)
-	w := e.Op.Cost
-	switch e.Op.Class {
-	case core.Reduction:
-		w = max(1, w)
-	case core.Gather, core.Resize:
-		w = 2
-	case core.Random:
-		w = 9
-	}
+	w := scheduler.Weight(e.Op)
 	for _, v := range g.f.TensorArgs(e) {
 		if d := g.f.Val(v).Def; d != core.NoExpr && g.chain[d] > 0 && !g.values[v].empty {
 			w += g.weight(d)

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"nvfuser_go/core"
-	"nvfuser_go/schedulers/model"
 )
 
 // A recomputation is how other kernels get what one stores for them by computing it again.
@@ -110,7 +109,6 @@ func (c *cutter) saved(v core.ValID, r *recomputation, parts []verified, readers
 	for _, n := range g.values[v].shape {
 		elements *= float64(n)
 	}
-	m, processors := &model.H100, c.judge.device.Processors
-	spent := model.Kernel{Instructions: r.weight * elements * float64(len(readers[v])), Processors: processors}
-	return bytes/m.Rate - (m.Time(spent) - m.Launch)
+	m := &c.judge.device.Model
+	return bytes/m.Copy - r.weight*elements*float64(len(readers[v]))/m.Issue
 }

@@ -27,22 +27,26 @@ type command struct {
 	does  string
 	flags func(*options, *flag.FlagSet) // that it takes
 	run   func(*options, io.Writer) error
+	alone bool // it takes no fusion
 }
 
 // options are the flags of all commands, and the fusion.
 type options struct {
 	form, stage, sizes, schedule, arch string
 	seed                               uint64
+	device                             int
+	to                                 string
 
 	fusion *core.Fusion
 }
 
 var commands = []command{
-	{"print", "prints the fusion", printFlags, printFusion},
-	{"passes", "rewrites the fusion as it is before it is cut, and tells which passes changed how much", passesFlags, runPasses},
-	{"lower", "shows a stage of the fusion on its way to a kernel", lowerFlags, lowerFusion},
-	{"simulate", "runs the kernel in the simulator, compares with the evaluator and counts the work", simulateFlags, simulateFusion},
-	{"run", "runs the fusion on the CPU and compares with the evaluator", runFlags, runFusion},
+	{"print", "prints the fusion", printFlags, printFusion, false},
+	{"passes", "rewrites the fusion as it is before it is cut, and tells which passes changed how much", passesFlags, runPasses, false},
+	{"lower", "shows a stage of the fusion on its way to a kernel", lowerFlags, lowerFusion, false},
+	{"simulate", "runs the kernel in the simulator, compares with the evaluator and counts the work", simulateFlags, simulateFusion, false},
+	{"run", "runs the fusion on the CPU and compares with the evaluator", runFlags, runFusion, false},
+	{"calibrate", "measures a CUDA device, and writes what plans go by", calibrateFlags, calibrate, true},
 }
 
 func main() { os.Exit(nvf(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -118,12 +122,20 @@ func (c *command) execute(arguments []string, stdin io.Reader, stdout io.Writer)
 	c.flags(&o, set)
 	switch err := set.Parse(arguments); {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintf(stdout, "nvf %s [flags] [FILE] %s\n\n", c.name, c.does)
+		file := " [FILE]"
+		if c.alone {
+			file = ""
+		}
+		fmt.Fprintf(stdout, "nvf %s [flags]%s %s\n\n", c.name, file, c.does)
 		set.SetOutput(stdout)
 		set.PrintDefaults()
 		return nil
 	case err != nil:
 		return usagef("%s: %v", c.name, err)
+	case c.alone && set.NArg() > 0:
+		return usagef("%s takes no file, got %s", c.name, strings.Join(set.Args(), " "))
+	case c.alone:
+		return c.run(&o, stdout)
 	case set.NArg() > 1:
 		return usagef("%s takes one file, got %s; flags come before it", c.name, strings.Join(set.Args(), " "))
 	}

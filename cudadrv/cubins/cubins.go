@@ -14,8 +14,7 @@
 // processes may use one folder; any number of goroutines may use one store. A
 // problem is told once and the entry is made again.
 //
-// It does not choose the folder, does not know what a plan is, and keeps nothing in
-// memory.
+// It does not know what a plan is, and keeps nothing in memory.
 package cubins
 
 import (

@@ -37,6 +37,28 @@ type Store struct {
 // maxEntries keeps a folder from being slow to list.
 const maxEntries = 1 << 15
 
+// Folder returns the folder that the user names, or ours among the user's caches, as variables of
+// the environment have it; "" if they do not say.
+func Folder(variable func(name string) string) string {
+	folder := variable("NVFUSER_GO_CACHE_DIR")
+	if folder == "" {
+		caches := variable("XDG_CACHE_HOME")
+		if !filepath.IsAbs(caches) { // as its specification says
+			home := variable("HOME")
+			if home == "" {
+				return ""
+			}
+			caches = filepath.Join(home, ".cache")
+		}
+		folder = filepath.Join(caches, "nvfuser_go")
+	}
+	absolute, err := filepath.Abs(folder)
+	if err != nil {
+		return ""
+	}
+	return absolute
+}
+
 // NewStore returns the store in a folder, which is made when it is first used,
 // with entries of at most limit bytes together. warn is called with a sentence at
 // the first problem, and not again.

@@ -1,5 +1,5 @@
 // Package fake is a driver without a device, for tests: it compiles nothing and
-// writes down loads and launches, byte for byte.
+// writes down loads and launches, byte for byte, and what is measured.
 //
 // Its central type is [Driver]. What it compiles is the text itself, so that a
 // test sees which text a function was loaded from. It refuses what a real
@@ -32,11 +32,17 @@ type Driver struct {
 	// Fail, if set, is asked before each call by its name, such as "Load", and
 	// returns the error that the call shall fail with.
 	Fail func(call string) error
+	// Microseconds, if set, is how long a bench finds work to take in a round; else it is 10.
+	Microseconds func(round int, before, timed []cudadrv.Work) float64
 
 	mu       sync.Mutex
 	compiles []Compile
 	loads    []Load
 	launches []Launch
+
+	timings               []Timing
+	copies                []Copy
+	given, held, mostHeld int64 // bytes of benches
 }
 
 var _ cudadrv.Driver = (*Driver)(nil)

@@ -55,3 +55,31 @@ func TestRefuses(t *testing.T) {
 	_, err = d.Load(0, []byte("k"), "k", cudadrv.LoadOptions{})
 	require.EqualError(t, err, "Load")
 }
+
+func TestBench(t *testing.T) {
+	d := &Driver{Present: []cudadrv.Properties{H100}}
+	b, err := d.Bench(0, 0)
+	require.NoError(t, err)
+	x, err := b.Memory(1000)
+	require.NoError(t, err)
+	y, err := b.Memory(10)
+	require.NoError(t, err)
+	require.Equal(t, x+1024, y)
+	require.True(t, OfBench(y))
+	require.NoError(t, b.Copy(x, 7, 8))
+	require.Error(t, b.Copy(7, x, 8))
+	work := []cudadrv.Work{{Zero: x, Bytes: 4}}
+	us, err := b.Time(3, nil, work)
+	require.NoError(t, err)
+	require.Equal(t, []float64{10, 10, 10}, us)
+	_, err = b.Time(1, []cudadrv.Work{{Zero: 7, Bytes: 4}}, nil)
+	require.Error(t, err, "of somebody else")
+	require.Equal(t, []Timing{{3, nil, work}}, d.Timings())
+	require.Equal(t, []Copy{{x, 7, 8}}, d.Copies())
+	require.NoError(t, b.Close())
+	now, most := d.Held()
+	require.Zero(t, now)
+	require.EqualValues(t, 1010, most)
+	_, err = d.Bench(1, 0)
+	require.Error(t, err)
+}

@@ -3,6 +3,8 @@
 #include <cuda.h>
 #include <string.h>
 
+#include "context.h"
+
 int launch_context(int device, uintptr_t *context, const char **failed) {
   CUdevice d;
   *failed = "cuDeviceGet";
@@ -111,32 +113,31 @@ static int start(const struct launch *l, const uint64_t *values, uintptr_t strea
   return cuLaunchKernelEx(&config, (CUfunction)l->function, l->arguments_size ? parameters : NULL, NULL);
 }
 
-/* Makes a context current. *pushed tells whether it has to be popped again. */
-static int enter(CUcontext context, int *pushed) {
+int context_enter(uintptr_t context, int *pushed) {
   CUcontext current = NULL;
   *pushed = 0;
   int code = cuCtxGetCurrent(&current);
-  if (code || current == context) return code;
-  if (!current) return cuCtxSetCurrent(context);
-  code = cuCtxPushCurrent(context);
+  if (code || current == (CUcontext)context) return code;
+  if (!current) return cuCtxSetCurrent((CUcontext)context);
+  code = cuCtxPushCurrent((CUcontext)context);
   *pushed = !code;
   return code;
 }
 
-static int leave(int pushed, int code) {
+int context_leave(int pushed, int code) {
   CUcontext ours;
   if (pushed) cuCtxPopCurrent(&ours);
   return code;
 }
 
 int launch_kernel(const struct launch *l, const uint64_t *values, uintptr_t stream) {
-  int pushed, code = enter((CUcontext)l->context, &pushed);
-  return code ? code : leave(pushed, start(l, values, stream));
+  int pushed, code = context_enter(l->context, &pushed);
+  return code ? code : context_leave(pushed, start(l, values, stream));
 }
 
 int launch_zero(uintptr_t context, uint64_t address, uint64_t bytes, uintptr_t stream) {
-  int pushed, code = enter((CUcontext)context, &pushed);
-  return code ? code : leave(pushed, cuMemsetD8Async(address, 0, bytes, (CUstream)stream));
+  int pushed, code = context_enter(context, &pushed);
+  return code ? code : context_leave(pushed, cuMemsetD8Async(address, 0, bytes, (CUstream)stream));
 }
 
 void launch_error(int code, const char **name, const char **text) {

@@ -28,6 +28,13 @@ def cuda() -> str:
 
     Raises RuntimeError in a process that was forked."""
 
+def calibrate(device: int, to: str, /) -> str:
+    """Measures a CUDA device and writes what it found to a file, "" to where later processes look for it. Gives the
+    path of the file, and on the lines after it what is in it.
+
+    Raises InvalidArgument if there is no such device or the file cannot be written, and Unsupported if the device
+    cannot be measured."""
+
 def primitive_table() -> str:
     """The table of schedule primitives as JSON; nvf_primitive_table in nvfuser_go.h describes the keys."""
 
@@ -120,6 +127,7 @@ class Executor:
     def is_compiled(self, inputs: Sequence[Any], /) -> bool: ...
     def has_plan(self, inputs: Sequence[Any], /) -> bool: ...
     def show(self, inputs: Sequence[Any] | None, request: str, /) -> str: ...
+    def explain(self, inputs: Sequence[Any], stream: int | None, /) -> str: ...
     def first_shown(self, inputs: Sequence[Any], /) -> bool: ...
 
 class Definition:

@@ -16,11 +16,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a kernel moves if it reads and writes each element once: bytes, and the microseconds an H100 takes."""
+    """What a kernel moves if it reads and writes each element once, in bytes, and the microseconds that it takes.
+
+    Times begin with a second cache that is full of what others wrote, and include the launch.
+    """
 
     read: int
     written: int
-    time: float
+    estimated: float
+    measured: float | None  # None if it was not measured
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Explanation:
     """The segments of a fusion for inputs of one kind. str() is a table, and so is what a notebook shows."""
 
     segments: tuple[ExplainedSegment, ...]
+    device: str  # that times are of
+    not_measured: str  # why times were not measured; empty if they were
     text: str
 
     def __str__(self) -> str:
@@ -52,8 +58,9 @@ class Explanation:
         return f"<div>{''.join(_table(segment) for segment in self.segments)}</div>"
 
 
-def parsed(data: str, text: str) -> Explanation:
-    """The stage `explain` as data and as text."""
+def parsed(data: str) -> Explanation:
+    """The JSON of Executor.explain()."""
+    found = json.loads(data)
     segments = tuple(
         ExplainedSegment(
             number=segment["number"],
@@ -63,9 +70,9 @@ def parsed(data: str, text: str) -> Explanation:
             others=tuple(segment["others"]),
             memory=segment["memory"] and Traffic(**segment["memory"]),
         )
-        for segment in json.loads(data)["segments"]
+        for segment in found["segments"]
     )
-    return Explanation(segments, text)
+    return Explanation(segments, found["device"], found["not_measured"], found["text"])
 
 
 def _table(segment: ExplainedSegment) -> str:
@@ -76,7 +83,9 @@ def _table(segment: ExplainedSegment) -> str:
     if segment.parameters:
         rows.append(("parameters", segment.parameters))
     if (moved := segment.memory) is not None:
-        rows.append(("memory", f"{moved.read} bytes read, {moved.written} written: {moved.time:.1f} us"))
+        rows.append(("memory", f"{moved.read} bytes read, {moved.written} written"))
+        measured = "not measured" if moved.measured is None else f"measured {moved.measured:.1f} us"
+        rows.append(("time", f"estimated {moved.estimated:.1f} us, {measured}"))
     if segment.others:
         rows.append(("not", "\n".join(segment.others)))
     style = ' style="text-align:left;white-space:pre-wrap"'

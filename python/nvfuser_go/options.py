@@ -81,6 +81,8 @@ EFFECTIVE: dict[str, frozenset[str]] = {
 # The variables of this package, with what they mean.
 OWN_VARIABLES = {
     "NVFUSER_GO_CACHE_DIR": "folder for compiled kernels and plans; nvfuser_go in the user's cache folder if not set",
+    "NVFUSER_GO_CALIBRATION": "file with the times of a device, as `python -m nvfuser_go calibrate` writes it; the one "
+    "in the folder of compiled kernels if not set",
     "NVFUSER_GO_LIBCUDA": "file of the CUDA driver to use instead of looking for libcuda.so.1",
     "NVFUSER_GO_LIBNVRTC": "file of the compiler of kernels to use instead of looking for libnvrtc.so",
     "NVFUSER_GO_PROGRESS": "seconds after which a compilation shows a line on stderr, if that is a terminal; "

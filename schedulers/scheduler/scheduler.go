@@ -21,6 +21,7 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/schedule"
+	"nvfuser_go/schedulers/model"
 )
 
 // A Device is what schedulers know of the target.
@@ -30,10 +31,12 @@ type Device struct {
 	Warp       int // threads of a warp
 	Cluster    int // blocks of a cluster, at most; 1 or 0: there are none
 	Shared     int // bytes of a block's shared memory, at most
+
+	Model model.Machine // how long kernels take
 }
 
 // Hopper is an H100 SXM: Hopper tuning guide 12.9, section 1.4.1.
-var Hopper = Device{Processors: 132, Threads: 1024, Warp: 32, Cluster: 8, Shared: 227 << 10}
+var Hopper = Device{Processors: 132, Threads: 1024, Warp: 32, Cluster: 8, Shared: 227 << 10, Model: model.H100}
 
 // Params are the choices of a scheduler for one segment. They are comparable,
 // and their String tells all of them.

@@ -32,7 +32,8 @@ core/fusionfuzz < executor/cpu
 cudadrv < cudadrv/real
 cudadrv < cudadrv/fake < cudadrv/cubins < executor
 executor/planfile < executor
-executor, cudadrv/real < capi, cmd/...
+cudadrv, cudadrv/fake, schedulers/... < executor/calibration < executor
+executor, executor/calibration, cudadrv/real < capi, cmd/...
 `
 
 // Packages under internal may be imported by all, and import only each other.

@@ -111,8 +111,9 @@ func TestLintReminders(t *testing.T) {
 // environmentReaders are the packages that may read the environment. The Python
 // package reads the options and hands them on; capi reads where reproducers go,
 // by C, because Go's copy of the environment is made before Python changes it, and
-// so does cudadrv/real, for which libraries are taken.
-var environmentReaders = []string{"capi", "cudadrv/real"}
+// so does cudadrv/real, for which libraries are taken; cmd/nvf reads where a
+// calibration goes.
+var environmentReaders = []string{"capi", "cudadrv/real", "cmd/nvf"}
 
 // A callRule forbids calls outside of the files that allow names.
 type callRule struct {

@@ -70,3 +70,30 @@ def test_command_reports_problems():
     problems = [line for line in done.stdout.splitlines() if line.startswith("PROBLEM: ")]
     assert "NVFUSER_GO_REPRODIR is not a variable of nvfuser_go" in problems[0]
     assert "there is no option 'nosuch'" in problems[1]
+
+
+def calibrate(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "nvfuser_go", "calibrate", *arguments]
+    return subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def test_calibrate_without_a_device():
+    done = calibrate(NVFUSER_GO_LIBCUDA="/no/libcuda.so")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("calibrate(): cannot measure cuda:0\n")
+    assert "  /no/libcuda.so: there is no such file\n" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [(("--device", "-1"), "device is -1"), (("--device", "x"), "invalid int"), (("more",), "unrecognized arguments")],
+)
+def test_calibrate_with_wrong_arguments(arguments, problem):
+    done = calibrate(*arguments, NVFUSER_GO_LIBCUDA="/no/libcuda.so")
+    assert done.returncode
+    assert problem in done.stderr
+    assert "Traceback" not in done.stderr

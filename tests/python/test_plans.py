@@ -397,3 +397,37 @@ def test_a_plan_with_calls_is_found_by_another_process(with_devices):
     assert run() == kept and plan.samefile(same)
     plan.write_bytes(plan.read_bytes()[:-1])
     assert run() == kept and not plan.samefile(same)
+
+
+def test_calibrate_a_device_that_does_nothing(with_devices, tmp_path):
+    """Its kernels all take as long: that is nothing to go by, and no file is written."""
+    script = f"""
+        from nvfuser_go import _C, InvalidArgument, Unsupported
+        for device, error in ((0, Unsupported), (2, InvalidArgument)):
+            try:
+                _C.calibrate(device, {str(tmp_path / "times.json")!r})
+            except error as problem:
+                print(problem)
+    """
+    said = run_python(script, **with_devices)
+    assert "the times of Device 0 make no sense, as if others used it" in said
+    assert "there is no device cuda:2; this machine has 2 CUDA devices" in said
+    assert not (tmp_path / "times.json").exists()
+
+
+def test_a_broken_calibration_is_named(with_devices, tmp_path):
+    (file := tmp_path / "times.json").write_text("{}")
+    script = """
+        from nvfuser_go import FusionDefinition, InvalidArgument, health
+        with FusionDefinition() as fd:
+            fd.add_output(fd.ops.iota(4))
+        try:
+            fd.execute([], device=0)
+        except InvalidArgument as error:
+            print(error)
+        print(dict(health.report().lines)["times of device 0"])
+    """
+    said = run_python(script, **with_devices, NVFUSER_GO_CALIBRATION=str(file)).splitlines()
+    assert len(said) == 2
+    for line in said:
+        assert f"the calibration {file}: its format is 0, and this version reads 1" in line

@@ -96,6 +96,29 @@ CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
 CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUstream s) {
   return note("cuMemsetD8Async", "(%#llx, %u, %zu, %p)", at, value, bytes, (void *)s);
 }
+CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status) {
+  *status = s == (CUstream)0x88 ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return note("cuStreamIsCapturing", "(%p)", (void *)s);
+}
+CUresult cuStreamCreate(CUstream *s, unsigned flags) { return *s = (CUstream)0x4000, note("cuStreamCreate", "(%u)", flags); }
+CUresult cuStreamSynchronize(CUstream s) { return note("cuStreamSynchronize", "(%p)", (void *)s); }
+CUresult cuStreamDestroy(CUstream s) { return note("cuStreamDestroy", "(%p)", (void *)s); }
+CUresult cuMemAlloc(CUdeviceptr *at, size_t bytes) { return *at = 0x10000, note("cuMemAlloc", "(%zu)", bytes); }
+CUresult cuMemFree(CUdeviceptr at) { return note("cuMemFree", "(%#llx)", at); }
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s) {
+  return note("cuMemcpyDtoDAsync", "(%#llx, %#llx, %zu, %p)", to, from, bytes, (void *)s);
+}
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream s) {
+  return note("cuMemcpyHtoDAsync", "(%#llx, %s, %zu, %p)", to, (const char *)from, bytes, (void *)s);
+}
+static uintptr_t events;
+CUresult cuEventCreate(CUevent *e, unsigned flags) { return *e = (CUevent)(0x5000 + events++), note("cuEventCreate", "(%u)", flags); }
+CUresult cuEventRecord(CUevent e, CUstream s) { return note("cuEventRecord", "(%p, %p)", (void *)e, (void *)s); }
+CUresult cuEventElapsedTime(float *ms, CUevent first, CUevent last) {
+  *ms = (float)((uintptr_t)last - (uintptr_t)first) / 8;
+  return note("cuEventElapsedTime", "(%p, %p)", (void *)first, (void *)last);
+}
+CUresult cuEventDestroy(CUevent e) { return note("cuEventDestroy", "(%p)", (void *)e); }
 CUresult cuModuleUnload(CUmodule m) { return note("cuModuleUnload", "(%p)", (void *)m); }
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int value) {
   return note("cuFuncSetAttribute", "(%p, %d, %d)", (void *)f, a, value);

@@ -1,0 +1,35 @@
+package scheduler
+
+import "nvfuser_go/core"
+
+// Weight returns the instructions for an element of op, in additions.
+func Weight(op *core.OpInfo) float64 {
+	switch op.Class {
+	case core.Reduction:
+		return max(1, op.Cost)
+	case core.Gather, core.Resize:
+		return 2
+	case core.Random:
+		return 9
+	}
+	return op.Cost
+}
+
+// Work returns the instructions of f for the sizes of b, in additions, if each of its
+// operations is done once for each element that it reads or writes, whichever are more.
+func Work(f *core.Fusion, b *core.Binding) (float64, error) {
+	total := 0.0
+	for _, id := range f.Order() {
+		e := f.Expr(id)
+		most := int64(0)
+		for _, v := range append(f.TensorArgs(e), e.Out...) {
+			sizes, err := b.Shape(v)
+			if err != nil {
+				return 0, err
+			}
+			most = max(most, core.NumElements(sizes))
+		}
+		total += Weight(e.Op) * float64(most)
+	}
+	return total, nil
+}
