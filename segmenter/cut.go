@@ -48,7 +48,8 @@ func Cut(f *core.Fusion, b *core.Binding, device scheduler.Device, o Options) (*
 	for i, v := range f.Inputs() {
 		o.inputs[v] = i
 	}
-	c := &cutter{program: &Program{Fusion: f}, b: b, torch: make([]bool, f.NumExprs()), direct: make([]bool, f.NumExprs()), again: make([]bool, f.NumExprs()), refused: map[core.ExprID][]core.Refusal{}}
+	n := f.NumExprs()
+	c := &cutter{program: &Program{Fusion: f}, b: b, torch: make([]bool, n), direct: make([]bool, n), again: make([]bool, n), doubtful: make([]bool, n), refused: map[core.ExprID][]core.Refusal{}}
 	c.judge = &judge{device: device, o: o, work: &c.program.Work, verdicts: map[string]verdict{}}
 	if err := c.sortOut(); err != nil {
 		return nil, err
@@ -74,7 +75,10 @@ type cutter struct {
 	torch   []bool // as of graph
 	direct  []bool
 	again   []bool
-	refused map[core.ExprID][]core.Refusal
+	// doubtful are those of groups that were refused after they had been joined: the
+	// schedulers are asked each time that one of them is joined to something.
+	doubtful []bool
+	refused  map[core.ExprID][]core.Refusal
 }
 
 // sortOut asks about each expression of an operation of which it is not plain that a
@@ -143,13 +147,14 @@ type verified struct {
 }
 
 // round makes groups, and reports whether that must be done again because there are
-// expressions more that no scheduler takes, or that are better computed by all who read them.
+// expressions more that no scheduler takes, alone or joined as they were, or that are
+// better computed by all who read them.
 func (c *cutter) round() ([]verified, bool, error) {
 	var err error
 	if c.g, err = newGraph(c.program.Fusion, c.b, c.judge.o, c.torch, c.direct, c.again); err != nil {
 		return nil, false, err
 	}
-	p := &partition{graph: c.g, work: &c.program.Work, of: make([]int32, len(c.g.nodes)), recent: map[core.ValID][]int32{}, judge: c.judge}
+	p := &partition{graph: c.g, work: &c.program.Work, of: make([]int32, len(c.g.nodes)), recent: map[core.ValID][]int32{}, judge: c.judge, doubtful: c.doubtful}
 	for i := range c.g.nodes {
 		if err := p.arrive(int32(i)); err != nil {
 			return nil, false, err
@@ -170,8 +175,8 @@ func (c *cutter) round() ([]verified, bool, error) {
 	return parts, again || c.recompute(parts), nil
 }
 
-// verify asks about nodes, and about halves of them if they are refused. It reports
-// whether there is one that is refused alone.
+// verify asks about nodes, and about halves of them if they are refused and were asked
+// about whenever one joined the others. It reports whether groups must be made again.
 func (c *cutter) verify(nodes []int32) (parts []verified, refused bool, err error) {
 	n := &c.g.nodes[nodes[0]]
 	if n.kind != Kernel {
@@ -190,6 +195,14 @@ func (c *cutter) verify(nodes []int32) (parts []verified, refused bool, err erro
 		return []verified{{nodes, v.scheduler, x.named(c.g, v.refusals), x, v.asked}}, false, nil
 	case len(nodes) == 1:
 		return nil, true, c.ask(c.g, nodes[0])
+	}
+	isKnown := true
+	for _, i := range nodes {
+		isKnown = isKnown && c.doubtful[c.g.nodes[i].expr]
+		c.doubtful[c.g.nodes[i].expr] = true
+	}
+	if !isKnown {
+		return nil, true, nil
 	}
 	half := len(nodes) / 2
 	c.judge.logf(c.g, v, x, "%s is halved", func() string { return c.g.named(nodes) })

@@ -19,9 +19,11 @@
 //     known of a group is a summary: bytes, instructions, the elements that it runs
 //     over, the axes that it reduces. If that does not say that all goes well, the
 //     schedulers are asked before the groups are joined. Elements that are needed again
-//     after they were reduced are asked about where rows are short enough to be held.
-//  3. The schedulers are asked about each group that is left. One that none takes is
-//     halved. An expression that none takes alone with what is forwarded to it has that
+//     after they were reduced are asked about where rows are short enough to be held, by
+//     a block or by a cluster of blocks.
+//  3. The schedulers are asked about each group that is left. If none takes one, groups are
+//     made again, and the schedulers asked whenever one of its expressions is joined to
+//     something; what is refused then too is halved. An expression that none takes alone with what is forwarded to it has that
 //     stored, one that none takes then is a call of torch, and the cut is made again.
 //     It is made again too where a kernel stores for others what they had better compute
 //     again from smaller tensors, or from what they read anyway ([cutter.recompute]).

@@ -1,7 +1,9 @@
 package segmenter
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"nvfuser_go/core"
@@ -26,6 +28,7 @@ type node struct {
 	across  string       // what reduces says of a reduction of the same along all other axes
 	kept    float64      // elements that a reduction leaves
 	outer   bool         // it reduces outside of others in memory
+	inner   bool         // it keeps what is outside of all that it reduces
 	plain   bool         // it is elementwise
 	apart   bool         // it reads nothing that its own group computes
 	sealed  bool         // nothing in its own group reads its results
@@ -303,7 +306,8 @@ func (g *graph) measure(n *node) error {
 				n.kept *= float64(size)
 			}
 		}
-		sizes, n.outer = in, g.isOuter(n, in)
+		sizes = in
+		n.outer, n.inner = g.sides(n, in)
 	}
 	for _, size := range sizes {
 		if size != 1 {
@@ -314,13 +318,15 @@ func (g *graph) measure(n *node) error {
 	return nil
 }
 
-// isOuter reports whether the reduction n, of a tensor of the given sizes, keeps the
-// dimension along which neighbours lie in memory, if what it reads lies as the tensor would.
-func (g *graph) isOuter(n *node, sizes []int64) bool {
-	inner, step := -1, int64(0)
+// sides reports whether the reduction n, of a tensor of the given sizes, keeps the
+// dimension along which neighbours lie in memory, and whether it keeps none but the
+// outermost ones, if what it reads lies as the tensor would.
+func (g *graph) sides(n *node, sizes []int64) (isOuter, isInner bool) {
+	var order []int // of the dimensions with more than one element, the outermost first
+	isReduced := false
 	for d, size := range sizes {
 		if size != 1 {
-			inner = d
+			order = append(order, d)
 		}
 	}
 	for _, v := range n.reads {
@@ -328,15 +334,23 @@ func (g *graph) isOuter(n *node, sizes []int64) bool {
 		if at == nil || len(at.Strides) != len(sizes) || !slices.Equal(g.values[v].shape, sizes) {
 			continue
 		}
-		for d, size := range sizes {
-			if s := at.Strides[d]; size != 1 && s > 0 && (step == 0 || s < step) {
-				inner, step = d, s
+		rank := func(d int) int64 { // what is expanded is one element in memory
+			if at.Strides[d] == 0 {
+				return math.MaxInt64
 			}
+			return at.Strides[d]
 		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank(b), rank(a)) })
 		break
 	}
 	axes := g.f.Val(g.f.Expr(n.expr).Out[0]).Domain.Logical
-	return inner >= 0 && inner < len(axes) && g.f.Axis(axes[inner]).Kind != core.Reduce
+	isInner = true
+	for _, d := range order {
+		isKept := d < len(axes) && g.f.Axis(axes[d]).Kind != core.Reduce
+		isInner = isInner && !(isKept && isReduced)
+		isOuter, isReduced = isKept, isReduced || !isKept
+	}
+	return isOuter, isInner
 }
 
 // weight returns the instructions for an element of the expression id and of what is

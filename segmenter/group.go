@@ -46,12 +46,15 @@ type group struct {
 	crosses bool   // it reduces along both
 	kept    float64
 	outer   bool
-	plain   bool // all nodes are elementwise, over the same shape
-	apart   []core.ValID
-	reads   []read // by value
-	bytes   float64
-	writes  int
-	bytesTo float64 // written
+	inner   bool
+	// doubtful says that one of the nodes was in a group that was refused.
+	doubtful bool
+	plain    bool // all nodes are elementwise, over the same shape
+	apart    []core.ValID
+	reads    []read // by value
+	bytes    float64
+	writes   int
+	bytesTo  float64 // written
 }
 
 // A partition is the nodes of a graph in groups that have no cycle.
@@ -63,6 +66,8 @@ type partition struct {
 	of     []int32                // by node: a group
 	recent map[core.ValID][]int32 // nodes that read a tensor: the last few
 	judge  *judge
+
+	doubtful []bool // by expression: as of a cutter
 }
 
 func (p *partition) find(id int32) *group {
@@ -85,7 +90,7 @@ func (p *partition) definer(v core.ValID) *group {
 func (p *partition) start(i int32) *group {
 	n := &p.nodes[i]
 	g := &group{id: int32(len(p.groups)), nodes: []int32{i}, fixed: n.kind != Kernel, asked: 1, shape: n.shape, space: n.space,
-		weight: n.weight, work: n.weight * n.space, reduces: n.reduces, across: n.across, kept: n.kept, outer: n.outer, plain: n.plain}
+		weight: n.weight, work: n.weight * n.space, reduces: n.reduces, across: n.across, kept: n.kept, outer: n.outer, inner: n.inner, plain: n.plain, doubtful: p.doubtful[n.expr]}
 	p.groups, p.parent, p.of[i] = append(p.groups, g), append(p.parent, g.id), g.id
 	for _, v := range n.reads {
 		g.reads = append(g.reads, read{v, 1})
@@ -192,7 +197,7 @@ func (p *partition) arrive(i int32) error {
 // isDue reports whether it is time to ask about a and b together.
 func (p *partition) isDue(a, b *group) bool {
 	n := len(a.nodes) + len(b.nodes)
-	return n <= maxAsked || n >= 2*max(a.asked, b.asked)
+	return n <= maxAsked || n >= 2*max(a.asked, b.asked) || a.doubtful || b.doubtful
 }
 
 // log tells why a and b are not joined.
@@ -251,15 +256,27 @@ func (p *partition) fits(a, b *group) (why string, sure bool) {
 	if a.reduces == "" {
 		reduces = b
 	}
+	if !after && a.space != b.space {
+		return "neither reads what the other computes, and they run over other elements", false
+	}
 	switch held, beyond := p.needsAgain(a, b, reduces); {
 	case beyond:
 		return "they run over other elements than those that are reduced", false
-	case !reduces.outer && !crossed(a, b) && float64(held)*reduces.space > reduces.kept*persistence.LongestRow:
+	case !reduces.outer && !crossed(a, b) && float64(held)*reduces.space > reduces.kept*p.longestRow(reduces):
 		return "elements that were reduced are needed again, and are too many to be held", false
 	case crossed(a, b) && reduces.row() > longestCrossed:
 		return "rows are reduced and columns too, which are too many to be folded meanwhile", false
 	}
 	return "", false
+}
+
+// longestRow returns how many elements a row of g has at most of which threads hold one
+// each: those of a block, or of a cluster if rows lie together in memory.
+func (p *partition) longestRow(g *group) float64 {
+	if g.inner {
+		return persistence.LongestRow * float64(max(p.judge.device.Cluster, 1))
+	}
+	return persistence.LongestRow
 }
 
 // longestCrossed is how many elements a row has at most of which threads fold the columns.
@@ -387,12 +404,13 @@ func (p *partition) join(a, b *group) *group {
 	t := p.total(a, b)
 	a.nodes = append(a.nodes, b.nodes...)
 	slices.Sort(a.nodes)
+	a.doubtful = a.doubtful || b.doubtful
 	a.plain = a.plain && b.plain && slices.Equal(a.shape, b.shape)
 	if b.space > a.space {
 		a.shape, a.space = b.shape, b.space
 	}
 	if a.crosses = crossed(a, b); a.reduces == "" {
-		a.reduces, a.across, a.kept, a.outer = b.reduces, b.across, b.kept, b.outer
+		a.reduces, a.across, a.kept, a.outer, a.inner = b.reduces, b.across, b.kept, b.outer, b.inner
 	}
 	a.weight += b.weight
 	a.work, a.bytes, a.bytesTo, a.writes = t.work, t.bytes, t.bytesTo, t.writes

@@ -110,7 +110,7 @@ func TestSummaries(t *testing.T) {
 		}
 		g, err := newGraph(x.f, x.b, o, make([]bool, n), make([]bool, n), make([]bool, n))
 		require.NoError(t, err)
-		p := &partition{graph: g, work: work, of: make([]int32, len(g.nodes)), recent: map[core.ValID][]int32{}, judge: j}
+		p := &partition{graph: g, work: work, of: make([]int32, len(g.nodes)), recent: map[core.ValID][]int32{}, judge: j, doubtful: make([]bool, n)}
 		for i := range g.nodes {
 			require.NoError(t, p.arrive(int32(i)))
 		}

@@ -2,6 +2,7 @@ package segmenter
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/scalar"
+	"nvfuser_go/passes"
 	"nvfuser_go/schedulers"
 	"nvfuser_go/schedulers/scheduler"
 )
@@ -155,8 +157,8 @@ func slicesRepeat(s string, n int) []string {
 // moves fewer bytes.
 func TestComputedAgain(t *testing.T) {
 	const (
-		narrow = "%0 = tensor bf16 [64, 262144] contiguity=[yes, yes]\n%1 = cast %0 dtype=f32\n"
-		wide   = "%0 = tensor f32 [64, 262144] contiguity=[yes, yes]\n%1 = set %0\n"
+		narrow = "%0 = tensor bf16 [64, 524288] contiguity=[yes, yes]\n%1 = cast %0 dtype=f32\n"
+		wide   = "%0 = tensor f32 [64, 524288] contiguity=[yes, yes]\n%1 = set %0\n"
 		top    = "%2 = max %1 dims=[1] keepdim=false dtype=null\n%3 = broadcast %2 is_broadcast_dim=[false, true]\n%4 = sub %1, %3\n"
 		rest   = "%6 = sum %5 dims=[1] keepdim=false dtype=f32\n%7 = broadcast %6 is_broadcast_dim=[false, true]\n%8 = truediv %5, %7\noutput %8\n"
 	)
@@ -179,7 +181,7 @@ func TestComputedAgain(t *testing.T) {
 			f, err := core.Parse(c.text)
 			require.NoError(t, err)
 			f.Freeze()
-			b, err := f.Bind([]core.InputValue{{Tensor: true, DType: f.Val(f.Inputs()[0]).DType, Sizes: []int64{64, 262144}}})
+			b, err := f.Bind([]core.InputValue{{Tensor: true, DType: f.Val(f.Inputs()[0]).DType, Sizes: []int64{64, 524288}}})
 			require.NoError(t, err)
 			p, err := Cut(f, b, scheduler.Hopper, Options{})
 			require.NoError(t, err)
@@ -294,13 +296,25 @@ func TestScalars(t *testing.T) {
 }
 
 // TestAsksLittle asks about what is promising alone: a result of a reduction that is needed
-// along what was reduced is known to be refused if that is long.
+// along what was reduced is known to be refused if that is long for a cluster, or for a
+// block where there are none, or where what is reduced does not lie together.
 func TestAsksLittle(t *testing.T) {
-	x := parsed(t, "%0 = tensor f32 [4, 40000] contiguity=[yes, yes]\n%1 = sum %0 dims=[1] keepdim=false dtype=f32\n%2 = broadcast %1 is_broadcast_dim=[false, true]\n%3 = sub %0, %2\noutput %3", []int64{4, 40000})
-	p, err := x.check(Options{})
-	require.NoError(t, err)
-	require.Equal(t, []string{"kernel: sum", "kernel: broadcast sub"}, shown(p))
-	require.Equal(t, 2, p.Work.Asked)
+	const rows = "%%0 = tensor f32 [4, %d] contiguity=[yes, yes]\n%%1 = sum %%0 dims=[1] keepdim=false dtype=f32\n%%2 = broadcast %%1 is_broadcast_dim=[false, true]\n%%3 = sub %%0, %%2\noutput %%3"
+	const apart = "%%0 = tensor f32 [10, 4, %d] contiguity=[yes, yes, yes]\n%%1 = sum %%0 dims=[0, 2] keepdim=false dtype=f32\n%%2 = broadcast %%1 is_broadcast_dim=[true, false, true]\n%%3 = sub %%0, %%2\noutput %%3"
+	cut := func(text string, cluster int, sizes ...int64) *Program {
+		x := parsed(t, fmt.Sprintf(text, sizes[len(sizes)-1]), sizes)
+		device := scheduler.Hopper
+		device.Cluster = cluster
+		p, err := Cut(x.f, x.b, device, Options{})
+		require.NoError(t, err)
+		require.NoError(t, x.sound(p, Options{}))
+		return p
+	}
+	for _, p := range []*Program{cut(rows, 1, 4, 40000), cut(rows, 8, 4, 300000), cut(apart, 8, 10, 4, 4000)} {
+		require.Equal(t, []string{"kernel: sum", "kernel: broadcast sub"}, shown(p))
+		require.Equal(t, 2, p.Work.Asked)
+	}
+	require.Equal(t, []string{"kernel: sum broadcast sub"}, shown(cut(rows, 8, 4, 40000)))
 }
 
 // TestUnderivable names a scalar that is neither an input nor a size of one.
@@ -349,6 +363,36 @@ func TestDeterministic(t *testing.T) {
 		require.Contains(t, texts[0], "segment 0: ")
 		for _, text := range texts {
 			require.Equal(t, texts[0], text)
+		}
+	}
+}
+
+// TestJoinedAndRefused cuts what was joined without asking, and is refused then, as if the
+// schedulers had been asked each time: batch norms of small images have the kernels of those
+// of large ones, which nobody takes for rows.
+func TestJoinedAndRefused(t *testing.T) {
+	for _, b := range readBlocks(t) {
+		if b.name != "resnet_bottleneck" {
+			continue
+		}
+		for _, size := range []int64{7, 14, 56} {
+			values := slices.Clone(b.inputs["large"])
+			for i := range values {
+				if values[i].Sizes = slices.Clone(values[i].Sizes); len(values[i].Sizes) == 4 {
+					values[i].Sizes[2], values[i].Sizes[3] = size, size
+				}
+			}
+			g, _, err := passes.Run(b.f, false)
+			require.NoError(t, err)
+			bound, err := g.Bind(values)
+			require.NoError(t, err)
+			concrete, _, err := g.Concretize(bound)
+			require.NoError(t, err)
+			bound, err = concrete.Bind(values)
+			require.NoError(t, err)
+			p, err := Cut(concrete, bound, scheduler.Hopper, Options{})
+			require.NoError(t, err)
+			require.Len(t, p.Segments, 6, "%d: %s", size, strings.Join(shown(p), "\n"))
 		}
 	}
 }

@@ -23,6 +23,8 @@ const (
 
 	clusterThreads = 256      // of a block of a cluster, at least
 	clusterBytes   = 32 << 10 // that a block of it holds, where it may have more blocks
+	threadBytes    = 128      // of a thread's part of a row in shared memory, at most, where it may have more threads
+	exchangeBytes  = 6 << 10  // of shared memory that threads may need to exchange what they reduce
 )
 
 // buckets are the numbers of steps of a thread that kernels are made for: rows of similar
@@ -48,13 +50,13 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 		}
 	}
 	if len(all) == 0 {
-		f, h := a.g.Fusion, a.facts.held[holding{persistence.Tight, true}]
+		f, h := a.g.Fusion, a.facts.held[holding{persistence.Tight, true, false}]
 		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "row too wide", a.facts.reference,
 			"the rows that are reduced to %s have %d elements, of each of which %d bytes are held: the registers of a block, or of a cluster if there are, have no room for so many", f.Name(a.facts.reference), a.rows.Length, h.bytes)}}
 	}
 	slices.Reverse(all) // the last one is the first that leaves registers free
 	single := all[0]
-	single.Vector, single.Steps = 1, 0
+	single.Vector, single.Steps, single.Shared = 1, 0, false
 	if single.Steps = ceilDiv(a.rows.Length, single.Threads*single.Cluster); single.Steps > mostElements {
 		single.Threads = min(int64(device.Threads), single.Threads*ceilDiv(single.Steps, mostElements))
 		single.Steps = ceilDiv(a.rows.Length, single.Threads*single.Cluster)
@@ -82,11 +84,44 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 		p.Rows = a.rowsOf(p, device)
 		return p, true
 	}
+	if p, ok := a.fitShared(p, device); ok {
+		return p, true
+	}
 	p.Threads, p.Rows = clusterThreads, 1
 	for p.Cluster = 2; 2*p.Cluster <= int64(device.Cluster) && length*h.bytes > p.Cluster*clusterBytes; {
 		p.Cluster *= 2
 	}
 	return p, p.Cluster <= int64(device.Cluster) && a.widen(&p, h, vectors, device)
+}
+
+// fitShared returns the parameters with which the blocks of a cluster have room for rows in
+// shared memory, which threads fill by asynchronous copies of 4 bytes at least.
+func (a *analysis) fitShared(p Params, device scheduler.Device) (Params, bool) {
+	p.Shared, p.Rows, p.Price = true, 1, persistence.Tight
+	h, pitch := a.facts.held[p.holding()], a.rows.Pitch(p.Vector)
+	bytes := int64(0)
+	for k := range a.rows.Tensors {
+		t := &a.rows.Tensors[k]
+		if t.IsOutput || !slices.Contains(h.again, t.Place) {
+			continue
+		}
+		if bytes += t.Bytes; t.Bytes*pitch.Widths[k] < 4 {
+			return p, false
+		}
+	}
+	row := bytes * a.rows.Length
+	for p.Cluster = 2; 2*p.Cluster <= int64(device.Cluster) && row > p.Cluster*clusterBytes; {
+		p.Cluster *= 2
+	}
+	for p.Threads = clusterThreads; 2*p.Threads <= int64(device.Threads) && row > p.Cluster*p.Threads*threadBytes; {
+		p.Threads *= 2
+	}
+	p.Steps = ceilDiv(ceilDiv(max(a.rows.Length, 1), p.Vector), p.Threads*p.Cluster)
+	if p.Steps <= buckets[len(buckets)-1] {
+		p.Steps = bucket(p.Steps)
+	}
+	isRoomy := bytes*p.Steps*p.Threads*p.Vector <= int64(device.Shared)-exchangeBytes
+	return p, bytes > 0 && p.Cluster <= int64(device.Cluster) && isRoomy && p.capacity() >= a.rows.Length && a.registersOf(p) <= min(mostRegisters, registers/p.Threads)
 }
 
 // widen gives a row twice the threads in a block until they have room for it.
@@ -112,7 +147,11 @@ func (a *analysis) widen(p *Params, h held, vectors int64, device scheduler.Devi
 
 // registersOf estimates the registers of a thread.
 func (a *analysis) registersOf(p Params) int64 {
-	return baseRegisters + p.Steps*p.Vector*max(a.facts.held[p.holding()].registers, 1)
+	held := a.facts.held[p.holding()].registers
+	if !p.Shared {
+		held = max(held, 1)
+	}
+	return baseRegisters + p.Steps*p.Vector*held
 }
 
 // isRoomy reports whether what p holds costs no threads that would hide the time that

@@ -14,8 +14,8 @@ import (
 	"nvfuser_go/schedulers/segmenttext"
 )
 
-// TestChoices compares what is chosen for segments: parameters, what is in registers from
-// one phase to another, and the loops of what is stored.
+// TestChoices compares what is chosen for segments: parameters, what is in registers or shared
+// memory from one phase to another, and the loops of what is stored.
 func TestChoices(t *testing.T) {
 	golden.Run(t, "testdata/*.txtar", "segment", func(t *testing.T, in, section string) string {
 		g := segmenttext.Read(t, in)
@@ -35,7 +35,7 @@ func TestChoices(t *testing.T) {
 		require.NoError(t, err)
 		f := s.Fusion()
 		for _, v := range s.Tensors() {
-			isHeld := section == "held" && !f.Val(v).Input && s.Memory(v) == schedule.Local && elements(m, v) > candidates[0].(Params).Vector
+			isHeld := section == "held" && !f.Val(v).Input && (s.Memory(v) == schedule.Shared || s.Memory(v) == schedule.Local && elements(m, v) > candidates[0].(Params).Vector)
 			isOutput := section == "nest" && f.Val(v).Def != core.NoExpr && s.Memory(v) == schedule.Global
 			if isHeld || isOutput {
 				packed := ""

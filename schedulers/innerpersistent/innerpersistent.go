@@ -6,15 +6,21 @@
 // it in registers, in steps of a vector each; loops over them have constant extents, which
 // a row must not exceed ([schedule.Scheduled.SplitWhole]), so that a kernel serves rows of
 // many lengths and any number of them. Threads of a row exchange what they reduce within a
-// warp, a block or, of rows too long for that, a cluster of blocks. What is held between the phases of a row is found by package persistence.
-// Means and variances are computed in two passes over what is held.
+// warp, a block or, of rows too long for that, a cluster of blocks. What is held between
+// the phases of a row is found by package persistence. Means and variances are computed in
+// two passes over what is held.
 //
-// Rows that do not fit in the registers of a block, or a cluster where there are, are
-// refused.
+// Of rows of a cluster each thread copies its elements of the inputs that are needed again
+// to shared memory, asynchronously, and reads them from there in each phase: that leaves
+// registers for more blocks, of which some load while others compute. Where elements lie so
+// that copies would have less than 4 bytes they are in registers there too.
+//
+// Rows that do not fit in a block, or a cluster where there are, are refused.
 package innerpersistent
 
 import (
 	"fmt"
+	"slices"
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/schedule"
@@ -30,7 +36,8 @@ type Params struct {
 	Threads int64             // of a row, in a block
 	Cluster int64             // blocks of a row
 	Rows    int64             // of a block
-	Price   persistence.Price // of what is held
+	Shared  bool              // inputs that are needed again are in shared memory
+	Price   persistence.Price // of what is held in registers
 }
 
 func (p Params) String() string {
@@ -38,14 +45,18 @@ func (p Params) String() string {
 	if p.Cluster > 1 {
 		blocks = fmt.Sprintf(" in each of %d blocks", p.Cluster)
 	}
-	return fmt.Sprintf("inner persistent: %d rows a block, %d threads a row%s, %d steps of %d elements each, a held byte at %d", p.Rows, p.Threads, blocks, p.Steps, p.Vector, p.Price)
+	memory := ""
+	if p.Shared {
+		memory = " in shared memory"
+	}
+	return fmt.Sprintf("inner persistent: %d rows a block%s, %d threads a row%s, %d steps of %d elements each, a held byte at %d", p.Rows, memory, p.Threads, blocks, p.Steps, p.Vector, p.Price)
 }
 
 // Width is that of [scheduler.Vectorized].
 func (p Params) Width() int64 { return p.Vector }
 
 // holding is what p's plan of what is held depends on.
-func (p Params) holding() holding { return holding{p.Price, p.Vector > 1} }
+func (p Params) holding() holding { return holding{p.Price, p.Vector > 1, p.Shared} }
 
 // capacity is how many elements a row may have.
 func (p Params) capacity() int64 { return p.Threads * p.Cluster * p.Steps * p.Vector }
@@ -107,10 +118,14 @@ type facts struct {
 type holding struct {
 	price    persistence.Price
 	isPacked bool
+	isShared bool
 }
 
 // Held is what is kept for each element of a row from one phase to another.
-type held struct{ bytes, registers int64 }
+type held struct {
+	bytes, registers int64 // in registers
+	again            []int // the inputs, by place, that are in shared memory if some are
+}
 
 // prices are those that are tried, the lowest first.
 var prices = []persistence.Price{persistence.Free, persistence.Fair, persistence.Tight}
@@ -169,8 +184,16 @@ func find(g *scheduler.Segment) (x facts) {
 	x.held = map[holding]held{}
 	for _, price := range prices {
 		for _, isPacked := range []bool{false, true} {
-			plan := phases.Choose(price, isPacked)
-			x.held[holding{price, isPacked}] = held{plan.Bytes, plan.Registers}
+			for _, phases.Reload = range []bool{false, true} {
+				plan := phases.Choose(price, isPacked)
+				h := held{bytes: plan.Bytes, registers: plan.Registers}
+				for i, v := range f.Inputs() {
+					if phases.Reload && slices.Contains(plan.Reread(), v) {
+						h.again = append(h.again, i)
+					}
+				}
+				x.held[holding{price, isPacked, phases.Reload}] = h
+			}
 		}
 	}
 	return x

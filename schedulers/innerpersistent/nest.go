@@ -20,6 +20,9 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	if err != nil {
 		return err
 	}
+	if err := a.share(s, p); err != nil {
+		return err
+	}
 	phases, err := persistence.Sort(s)
 	if err != nil {
 		return err
@@ -68,10 +71,40 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 // took 48 registers and spilled three, and takes 40.
 func holdPacked(s *schedule.Scheduled, plan *persistence.Plan) error {
 	for _, v := range plan.Held {
-		if x := s.Fusion().Val(v); !x.Input && x.DType.Size() < 4 {
+		if x := s.Fusion().Val(v); !x.Input && s.Memory(v) == schedule.Local && x.DType.Size() < 4 {
 			if err := s.HoldPacked(v); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// share lets copies of inputs in registers be of copies in shared memory, of which each
+// thread makes those that it reads.
+func (a *analysis) share(s *schedule.Scheduled, p Params) error {
+	f := s.Fusion()
+	copies := map[core.ValID][]core.ValID{} // in registers, by input
+	for _, id := range f.Order() {
+		if e := f.Expr(id); e.Op == core.SetOp {
+			from := f.TensorArgs(e)[0]
+			copies[from] = append(copies[from], e.Out[0])
+		}
+	}
+	for _, i := range a.facts.held[p.holding()].again {
+		v := f.Inputs()[i]
+		if len(copies[v]) == 0 {
+			continue
+		}
+		cache, err := s.CacheAfter(v, copies[v])
+		if err == nil {
+			err = s.SetCopy(cache, schedule.AsyncCopy, schedule.CacheUnspecified)
+		}
+		if err == nil {
+			err = s.SetMemory(cache, schedule.Shared)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -8,8 +8,8 @@ import (
 	"nvfuser_go/core/schedule"
 )
 
-// LongestRow is how many elements a row has at most that threads of a block hold: more
-// are not asked about.
+// LongestRow is how many elements a row has at most that threads of a block hold, or of
+// each block of a cluster: more are not asked about.
 const LongestRow = 32 << 10
 
 // A Price is what holding a byte of an element until a later phase costs, in quarters of
@@ -32,6 +32,15 @@ type Plan struct {
 	Bytes, Registers int64
 	held             []bool // by tensor
 	isPacked         bool
+}
+
+// Reread returns the inputs that are loaded in more than one phase, of which each row has
+// elements of its own.
+func (q *Plan) Reread() []core.ValID {
+	last := q.lastReads()
+	return slices.DeleteFunc(slices.Clone(q.f.Inputs()), func(v core.ValID) bool {
+		return !q.isFull[v] || q.IsShared(v) || last[v] <= q.at[v]
+	})
 }
 
 // Choose returns the plan that is the cheapest at a price. isPacked says that a thread has

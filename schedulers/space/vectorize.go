@@ -32,6 +32,9 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 			continue
 		}
 		from := f.TensorArgs(f.Expr(f.Val(v).Def))[0]
+		if s.Memory(from) == schedule.Shared && f.Expr(f.Val(from).Def).Op == core.SetOp {
+			from = f.TensorArgs(f.Expr(f.Val(from).Def))[0] // the thread reads what it has copied
+		}
 		w, isCopy := inputs[from]
 		if s.Memory(v) == schedule.Global && s.Memory(from) == schedule.Local {
 			w, isCopy = outputs[v]

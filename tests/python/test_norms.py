@@ -28,6 +28,11 @@ def test_rows(name: str, dtype: torch.dtype) -> None:
     assert not wrong([c for n in (1, 3, 32, 127) for c in row_cases(name, dtype, n, (7,))], simulated)
 
 
+@pytest.mark.parametrize("name", ["softmax", "layer norm"])
+def test_rows_of_clusters(name: str) -> None:
+    assert not wrong(row_cases(name, torch.bfloat16, 65536, (2,)), simulated)
+
+
 @pytest.mark.parametrize("layout", IMAGE_LAYOUTS)
 @pytest.mark.parametrize("name", OF_IMAGES)
 def test_images(name: str, layout: str) -> None:
