@@ -65,12 +65,11 @@ func (a *accumulation) block(b kir.Block) kir.Block {
 		var after kir.Block
 		switch s := s.(type) {
 		case *kir.For:
+			declared, added := a.together(s)
+			out, after = append(out, declared...), append(after, added...)
 			s.Body = a.block(s.Body)
 			if n, isConst := a.t.ConstInt(s.Stop); isConst && n > 1 && s.Unroll == kir.UnrollFull && s.Start == a.t.Int(0) && s.Step == a.t.Int(1) {
-				var declared kir.Block
-				declared, after = a.loop(s, n)
-				out = append(out, declared...)
-				declared, added := a.together(s, n)
+				declared, added := a.loop(s, n)
 				out, after = append(out, declared...), append(after, added...)
 			}
 		case *kir.If:

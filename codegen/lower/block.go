@@ -128,9 +128,9 @@ func (m *meeting) each(x *exchange, body func(i index)) {
 	m.b.Repeat(m.loopName(), x.count, kir.UnrollFull, body)
 }
 
-// eachPart emits body for each part of each exchange.
-func (m *meeting) eachPart(body func(x *exchange, i index)) {
-	for _, x := range m.list {
+// eachPart emits body for each part of each exchange of a list.
+func (m *meeting) eachPart(list []*exchange, body func(x *exchange, i index)) {
+	for _, x := range list {
 		m.each(x, func(i index) { body(x, i) })
 	}
 }
@@ -207,37 +207,52 @@ func (m *meeting) butterfly(n int64) {
 	if len(masks) == 0 {
 		return
 	}
-	other := func(name string, v kir.ValueID, mask int64) kir.ValueID {
-		return m.temporary(name, m.b.Shuffle(kir.ShuffleXor, v, mask, int(2*masks[0])))
-	}
-	for _, mask := range masks {
-		m.eachPart(func(x *exchange, i index) {
-			if x.fold.state != nil && x.fold.state.rescale != nil {
-				return
-			}
-			own := m.state(x, i)
-			others := make([]kir.ValueID, len(own))
-			for k, v := range own {
-				others[k] = other("other", v, mask)
-			}
-			m.set(x, i, m.combine(x.fold, own, others))
+	var inPairs []*exchange
+	for _, x := range m.list {
+		if x.fold.state == nil || x.fold.state.mergeAll == nil {
+			inPairs = append(inPairs, x)
+			continue
+		}
+		m.each(x, func(i index) {
+			m.set(x, i, x.fold.state.mergeAll(m.lowering, x.fold, [][]kir.ValueID{m.state(x, i)}, m.lanesBy(masks)))
 		})
 	}
-	m.eachPart(func(x *exchange, i index) {
-		if x.fold.state == nil || x.fold.state.rescale == nil {
-			return
+	for _, mask := range masks {
+		m.eachPart(inPairs, func(x *exchange, i index) {
+			own := m.state(x, i)
+			other := make([]kir.ValueID, len(own))
+			for k, v := range own {
+				other[k] = m.temporary("other", m.b.Shuffle(kir.ShuffleXor, v, mask, int(2*masks[0])))
+			}
+			m.set(x, i, m.combine(x.fold, own, other))
+		})
+	}
+}
+
+// lanesBy returns the lanes that masks lead to.
+func (m *meeting) lanesBy(masks []int64) lanes {
+	width := int(2 * masks[0])
+	return lanes{
+		fold: func(by *core.OpInfo, v kir.ValueID) kir.ValueID {
+			for _, mask := range masks {
+				own := m.temporary("own", v)
+				v = m.b.Op(by, own, m.temporary("other", m.b.Shuffle(kir.ShuffleXor, own, mask, width)))
+			}
+			return v
+		},
+		first: func(v kir.ValueID) kir.ValueID { return m.b.ShuffleAt(v, m.firstLane(masks), width) },
+	}
+}
+
+// firstLane returns the number of the first of the lanes that masks lead to.
+func (m *meeting) firstLane(masks []int64) index {
+	first := m.t.Int(0)
+	for _, i := range m.kept {
+		if m.stride[i] < 2*masks[0] {
+			first = m.t.Add(first, m.t.Mul(m.t.Mod(m.thread(i), m.t.Int(m.lanes[i])), m.t.Int(m.stride[i])))
 		}
-		own := m.state(x, i)
-		largest := own[0]
-		for _, mask := range masks {
-			largest = m.temporary("largest", m.b.Op(core.MaximumOp, largest, other("other", largest, mask)))
-		}
-		sum := m.temporary("sum", x.fold.state.rescale(m.lowering, x.fold, own, largest))
-		for _, mask := range masks {
-			sum = m.temporary("sum", m.b.Op(core.AddOp, sum, other("other", sum, mask)))
-		}
-		m.set(x, i, []kir.ValueID{largest, sum})
-	})
+	}
+	return first
 }
 
 // equal gives the lanes of a group of n the bits of the first of them.
@@ -246,12 +261,7 @@ func (m *meeting) equal(n int64) {
 	if len(masks) == 0 {
 		return
 	}
-	first := m.t.Int(0)
-	for _, i := range m.kept {
-		if m.stride[i] < 2*masks[0] {
-			first = m.t.Add(first, m.t.Mul(m.t.Mod(m.thread(i), m.t.Int(m.lanes[i])), m.t.Int(m.stride[i])))
-		}
-	}
+	first := m.firstLane(masks)
 	for _, x := range m.list {
 		if x.fold.isSymmetric() {
 			continue
@@ -298,7 +308,7 @@ func (m *meeting) acrossWarps(rows int64) {
 		group *= 2
 	}
 	at := m.t.Mod(lane, m.t.Int(group))
-	m.eachPart(func(x *exchange, i index) {
+	m.eachPart(m.list, func(x *exchange, i index) {
 		var states [][]kir.ValueID
 		for j := range perLane {
 			row := m.t.Add(at, m.t.Int(j*group))
@@ -312,7 +322,7 @@ func (m *meeting) acrossWarps(rows int64) {
 
 // leave writes the parts of the thread to a row of scratch memory.
 func (m *meeting) leave(scratch map[*exchange]scratch, row, column index, columns int64) {
-	m.eachPart(func(x *exchange, i index) {
+	m.eachPart(m.list, func(x *exchange, i index) {
 		for k, v := range m.state(x, i) {
 			m.b.Add(kir.Assign{Dst: scratch[x].at(m, k, row, m.t.Add(m.t.Mul(i, m.t.Int(columns)), column)), Value: v})
 		}
@@ -370,11 +380,14 @@ func (m *meeting) byColumns(scratch map[*exchange]scratch, rows int64, column in
 	m.fetch(scratch, column, columns)
 }
 
-// column returns the combination of the rows of a column: of one value as a tree;
-// what takes many statements is in a loop.
+// maxAtOnce bounds the rows of states that a thread has in registers.
+const maxAtOnce = 8
+
+// column returns the combination of the rows of a column: all at once, or, what takes
+// many statements, in a loop.
 func (m *meeting) column(x *exchange, scratch map[*exchange]scratch, rows int64, at index) []kir.ValueID {
 	row := func(i index) []kir.ValueID { return m.read(x, scratch, m.t.Bool(true), i, at) }
-	if len(x.parts) == 1 {
+	if len(x.parts) == 1 || rows <= maxAtOnce && x.fold.state.mergeAll != nil {
 		var states [][]kir.ValueID
 		for i := range rows {
 			states = append(states, row(m.t.Int(i)))
@@ -398,7 +411,7 @@ func (m *meeting) column(x *exchange, scratch map[*exchange]scratch, rows int64,
 
 // fetch reads the parts of the thread from the first row of scratch memory.
 func (m *meeting) fetch(scratch map[*exchange]scratch, column index, columns int64) {
-	m.eachPart(func(x *exchange, i index) {
+	m.eachPart(m.list, func(x *exchange, i index) {
 		m.set(x, i, m.read(x, scratch, m.t.Bool(true), m.t.Int(0), m.t.Add(m.t.Mul(i, m.t.Int(columns)), column)))
 	})
 }
@@ -431,7 +444,7 @@ func (m *meeting) unequalWarps() {
 		// Reads and writes are statements of their own: between the two of
 		// different threads there is a barrier.
 		m.b.If(mask, func() {
-			m.eachPart(func(x *exchange, i index) {
+			m.eachPart(m.list, func(x *exchange, i index) {
 				other := m.read(x, scratch, m.t.Bool(true), upper, m.t.Add(m.t.Mul(i, m.t.Int(columns)), column))
 				m.set(x, i, m.combine(x.fold, m.state(x, i), other))
 			})

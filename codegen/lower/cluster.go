@@ -53,7 +53,7 @@ func (m *meeting) send(scratch map[*exchange]scratch, lane index, lanes int64, r
 	for first := int64(0); first < m.ranks; first += lanes {
 		to := m.t.Add(lane, m.t.Int(first))
 		m.whenever(m.t.Lt(to, m.t.Int(m.ranks)), func() {
-			m.eachPart(func(x *exchange, i index) {
+			m.eachPart(m.list, func(x *exchange, i index) {
 				for k, v := range m.state(x, i) {
 					m.b.Add(kir.Send{Dst: scratch[x].at(m, k, row, m.t.Add(m.t.Mul(i, m.t.Int(columns)), column)), Rank: to, Value: v})
 				}
@@ -71,7 +71,7 @@ func (m *meeting) acrossCluster() {
 	column, columns := m.linear(m.kept)
 	scratch := m.scratch(m.ranks, columns)
 	m.send(scratch, at, n, m.dimension(schedule.Cluster).symbol, column, columns)
-	m.eachPart(func(x *exchange, i index) {
+	m.eachPart(m.list, func(x *exchange, i index) {
 		var states [][]kir.ValueID
 		for rank := range m.ranks {
 			states = append(states, m.read(x, scratch, m.t.Bool(true), m.t.Int(rank), m.t.Add(m.t.Mul(i, m.t.Int(columns)), column)))

@@ -40,7 +40,7 @@ func (m *meeting) grid() error {
 	}
 	at := func(i index) index { return m.t.Add(m.t.Mul(i, m.t.Int(columns)), column) }
 	m.whenever(m.t.Eq(thread, m.t.Int(0)), func() {
-		m.eachPart(func(x *exchange, i index) {
+		m.eachPart(m.list, func(x *exchange, i index) {
 			for k, v := range m.state(x, i) {
 				m.b.Store(v, work[x][k], segment, number, at(i))
 			}
@@ -53,9 +53,9 @@ func (m *meeting) grid() error {
 	m.b.Kernel().Buffers[counter].Zeroed = true
 	last := m.ticket(m.b.At(counter, segment), blocks)
 	m.b.If(last, func() {
-		m.eachPart(func(x *exchange, i index) { m.set(x, i, m.nothing(x)) })
+		m.eachPart(m.list, func(x *exchange, i index) { m.set(x, i, m.nothing(x)) })
 		m.b.For(m.name("block"), thread, blocks, m.t.Int(threads), kir.UnrollAuto, func(block index) {
-			m.eachPart(func(x *exchange, i index) {
+			m.eachPart(m.list, func(x *exchange, i index) {
 				other := make([]kir.ValueID, len(x.parts))
 				for k := range other {
 					other[k] = m.b.Load(work[x][k], segment, block, at(i))

@@ -29,7 +29,7 @@ var maxExpSum = &state{
 	},
 	addAll:    (*lowering).addExponentials,
 	merge:     (*lowering).mergeMaxExpSum,
-	rescale:   (*lowering).rescaleExponentials,
+	mergeAll:  (*lowering).mergeAllMaxExpSum,
 	symmetric: true,
 	// An element of minus infinity adds nothing to a part with a larger one. To a part
 	// without it adds NaN, which is right unless there are no elements at all.
@@ -93,4 +93,17 @@ func (l *lowering) mergeMaxExpSum(f fold, a, b []kir.ValueID) []kir.ValueID {
 	factor := l.temporary("factor", l.expDifference(f, smaller, larger))
 	rest := op(core.WhereOp, op(core.EqOp, a[0], b[0]), less, l.scaled(f, less, factor))
 	return []kir.ValueID{l.temporary("largest", op(core.MaximumOp, a[0], b[0])), l.temporary("sum", op(core.AddOp, more, rest))}
+}
+
+// mergeAllMaxExpSum finds the largest element, scales each sum once and adds.
+func (l *lowering) mergeAllMaxExpSum(f fold, parts [][]kir.ValueID, by lanes) []kir.ValueID {
+	x := make([]kir.ValueID, len(parts))
+	for i, p := range parts {
+		x[i] = p[0]
+	}
+	largest := l.temporary("largest", by.fold(core.MaximumOp, l.balanced(core.MaximumOp, x)))
+	for i, p := range parts {
+		x[i] = l.rescaleExponentials(f, p, largest)
+	}
+	return []kir.ValueID{largest, l.temporary("sum", by.fold(core.AddOp, l.balanced(core.AddOp, x)))}
 }

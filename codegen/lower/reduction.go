@@ -2,7 +2,6 @@ package lower
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"nvfuser_go/codegen/kir"
@@ -37,13 +36,25 @@ type state struct {
 	merge    func(l *lowering, f fold, a, b []kir.ValueID) []kir.ValueID
 	counts   func(f *fold) bool // what is added counts, whatever it is
 
-	// rescale returns the second value of part a for a first value that is the largest
-	// of several parts. It is for a state of two values, the second of which are added
-	// if the first are equal: lanes of a warp find the largest, rescale once and add,
-	// which takes half the instructions of a merge at each step. nil: they merge.
-	rescale func(l *lowering, f fold, a []kir.ValueID, largest kir.ValueID) kir.ValueID
+	// mergeAll merges parts of this thread and of other lanes, which takes a fraction of
+	// the instructions that a merge has at each step; nil: they are merged in pairs.
+	mergeAll func(l *lowering, f fold, parts [][]kir.ValueID, by lanes) []kir.ValueID
 
+	nested    bool // elements of nested loops are added at once: it saves more than their registers cost
 	symmetric bool // a merged with b has the bits of b merged with a
+}
+
+// Lanes are threads that each have parts: what all of them have is folded by a row that is
+// associative, and the first one tells what it has. All get the same bits.
+type lanes struct {
+	fold  func(by *core.OpInfo, v kir.ValueID) kir.ValueID
+	first func(v kir.ValueID) kir.ValueID
+}
+
+// oneLane is the thread alone.
+var oneLane = lanes{
+	fold:  func(_ *core.OpInfo, v kir.ValueID) kir.ValueID { return v },
+	first: func(v kir.ValueID) kir.ValueID { return v },
 }
 
 // states holds those of the rows with several results and of their merges.
@@ -53,23 +64,6 @@ func init() {
 	for op, s := range states {
 		states[core.MergeOp(op)] = s
 	}
-}
-
-// moments is the state of welford: the mean, the sum of squares and the number of
-// elements.
-var moments = &state{
-	identity: func(f *fold, k int) scalar.Value {
-		if k == 0 && f.mayBeEmpty {
-			return scalar.Value{Type: f.types[0], Re: math.NaN()}
-		}
-		return core.ConvertScalar(f.types[k], scalar.Value{Type: dtype.Int})
-	},
-	of: func(l *lowering, f fold, x kir.ValueID) []kir.ValueID {
-		return []kir.ValueID{x, l.b.Const(core.ConvertScalar(f.types[1], scalar.Value{Type: dtype.Int})), l.b.Number(f.types[2], 1)}
-	},
-	add:    (*lowering).addToWelford,
-	merge:  (*lowering).combineWelford,
-	counts: func(*fold) bool { return true },
 }
 
 func (l *lowering) fold(e *core.Expr) fold {
@@ -87,12 +81,13 @@ func (l *lowering) fold(e *core.Expr) fold {
 	return f
 }
 
-// isSymmetric reports whether a combined with b has the bits of b combined with a.
+// isSymmetric reports whether lanes that exchange what they have get the same bits: a
+// combined with b has those of b combined with a, or sums are what is exchanged.
 // A product of complex numbers has not where a compiler fuses a multiplication and
 // an addition.
 func (f *fold) isSymmetric() bool {
 	if f.state != nil {
-		return f.state.symmetric
+		return f.state.symmetric || f.state.mergeAll != nil
 	}
 	return !f.types[0].IsComplex()
 }
@@ -250,71 +245,16 @@ func (l *lowering) combine(f fold, a, b []kir.ValueID) []kir.ValueID {
 	return []kir.ValueID{l.b.Op(f.op.Combine().Info(), a[0], b[0])}
 }
 
-// combineAll folds states in pairs, then pairs of pairs.
+// combineAll folds states: all at once, or in pairs, then pairs of pairs.
 func (l *lowering) combineAll(f fold, states [][]kir.ValueID) []kir.ValueID {
-	if len(states) == 1 {
+	switch {
+	case len(states) == 1:
 		return states[0]
+	case len(states) > 2 && f.state != nil && f.state.mergeAll != nil:
+		return f.state.mergeAll(l, f, states, oneLane)
 	}
 	half := (len(states) + 1) / 2
 	return l.combine(f, l.combineAll(f, states[:half]), l.combineAll(f, states[half:]))
-}
-
-// addToWelford adds one element, by B. P. Welford, Note on a Method for
-// Calculating Corrected Sums of Squares and Products (1962).
-func (l *lowering) addToWelford(f fold, a []kir.ValueID, x kir.ValueID) []kir.ValueID {
-	op, t := l.b.Op, f.types[0]
-	old := a[0]
-	if f.mayBeEmpty {
-		old = op(core.WhereOp, l.isZero(f, a[2]), l.b.Float(t, 0), old)
-	}
-	n := l.temporary("n", op(core.AddOp, a[2], l.b.Number(f.types[2], 1)))
-	share := l.temporary("share", op(core.DivOp, l.b.Float(t, 1), l.b.Cast(t, n)))
-	d := l.temporary("delta", op(core.SubOp, x, old))
-	mean := l.weightedMean(old, x, d, op(core.MulOp, l.b.Cast(t, a[2]), share), share)
-	squares := l.temporary("squares", op(core.AddOp, a[1], op(core.MulOp, d, op(core.SubOp, x, mean))))
-	return []kir.ValueID{mean, squares, n}
-}
-
-// weightedMean returns the mean of a and b, which differ by d = b - a, with
-// weights that add up to 1. The short form is wrong where d is not finite: the
-// mean of an infinity and a number is that infinity, as their sum says, and that
-// of two large numbers of different signs is a number.
-func (l *lowering) weightedMean(a, b, d, weightA, weightB kir.ValueID) kir.ValueID {
-	op := l.b.Op
-	near := op(core.AddOp, a, op(core.MulOp, d, weightB))
-	far := op(core.AddOp, op(core.MulOp, a, weightA), op(core.MulOp, b, weightB))
-	return l.temporary("mean", op(core.WhereOp, op(core.IsFiniteOp, d), near, far))
-}
-
-func (l *lowering) isZero(f fold, n kir.ValueID) kir.ValueID {
-	return l.b.Op(core.EqOp, n, l.b.Number(f.types[2], 0))
-}
-
-// combineWelford merges two parts: T. F. Chan, G. H. Golub, R. J. LeVeque,
-// Updating Formulae and a Pairwise Algorithm for Computing Sample Variances
-// (1979), formulas 2.1. Two empty parts give an empty one.
-func (l *lowering) combineWelford(f fold, a, b []kir.ValueID) []kir.ValueID {
-	op, t := l.b.Op, f.types[0]
-	choose := func(name string, cond, x, y kir.ValueID) kir.ValueID {
-		return l.temporary(name, op(core.WhereOp, cond, x, y))
-	}
-	zero := l.b.Float(t, 0)
-	meanA, meanB := a[0], b[0]
-	if f.mayBeEmpty { // the mean of nothing is NaN
-		meanA, meanB = choose("mean", l.isZero(f, a[2]), zero, a[0]), choose("mean", l.isZero(f, b[2]), zero, b[0])
-	}
-	n := l.temporary("n", op(core.AddOp, a[2], b[2]))
-	share := choose("share", l.isZero(f, b[2]), zero, op(core.DivOp, l.b.Cast(t, b[2]), l.b.Cast(t, n)))
-	d := l.temporary("delta", op(core.SubOp, meanB, meanA))
-	rest := choose("rest", l.isZero(f, a[2]), zero, op(core.DivOp, l.b.Cast(t, a[2]), l.b.Cast(t, n)))
-	mean := l.weightedMean(meanA, meanB, d, rest, share)
-	if f.mayBeEmpty {
-		mean = choose("mean", l.isZero(f, n), l.b.Float(t, math.NaN()), mean)
-	}
-	// With an empty part, whose weight is 0, the square of d alone might overflow.
-	between := op(core.MulOp, op(core.MulOp, op(core.MulOp, d, share), op(core.MulOp, d, rest)), l.b.Cast(t, n))
-	squares := l.temporary("squares", op(core.AddOp, op(core.AddOp, a[1], b[1]), between))
-	return []kir.ValueID{mean, squares, n}
 }
 
 // limit gives the results of e the limits of what it reads.

@@ -34,61 +34,116 @@ func (x *addition) writes(b kir.BufferID) bool {
 	return slices.ContainsFunc(x.dst, func(a kir.Access) bool { return a.Buffer == b })
 }
 
-// together lets the n iterations of a loop, each of which adds an element to a
-// state, put their elements in registers, and adds all after it: a sum of
-// exponentials is then scaled once and not n times. An iteration without an element
-// has the identity of the first value, which a state that may be of nothing must
-// not take for an element.
-func (a *accumulation) together(s *kir.For, n int64) (before, after kir.Block) {
-	if n > maxTogether {
+// A group is an addition in loops that are written out, of which some add to one
+// element of the state.
+type group struct {
+	*addition
+	block *kir.Block // of the addition
+	loops []loop     // outermost first
+	cond  scalar.ID  // of all ifs around the addition
+	inIf  bool       // one of the loops is in one of the ifs
+	each  kir.BufferID
+}
+
+// A loop is written out, from 0 in steps of 1.
+type loop struct {
+	s      *kir.For
+	symbol scalar.ID
+	n      int64
+	isKept bool // an element of the state has iterations of its own
+}
+
+// written returns the loop that s is, if it is one with more than one iteration.
+func (a *accumulation) written(s *kir.For) (loop, bool) {
+	n, isConst := a.t.ConstInt(s.Stop)
+	return loop{s: s, symbol: a.b.Kernel().Symbols[s.Symbol].Expr, n: n},
+		isConst && n > 1 && s.Unroll == kir.UnrollFull && s.Start == a.t.Int(0) && s.Step == a.t.Int(1)
+}
+
+// together lets the iterations of a loop and of those in it that add elements to
+// one element of a state put theirs in registers, and adds all after it: a sum of
+// exponentials is then scaled once and not n times, and a mean divided once.
+// What is to be declared before the loop, and to stand after it, is returned.
+func (a *accumulation) together(s *kir.For) (before, after kir.Block) {
+	outer, ok := a.written(s)
+	if !ok {
 		return nil, nil
 	}
-	k := a.b.Kernel()
-	var first kir.Block
-	var change func(b kir.Block, conditional bool) kir.Block
-	change = func(b kir.Block, conditional bool) kir.Block {
-		var out kir.Block
-		for _, x := range b {
-			switch y := x.(type) {
-			case *kir.If:
-				y.Then, y.Else = change(y.Then, true), change(y.Else, true)
-			case kir.Declare:
-				add := a.additions[y.Buffer]
-				if add == nil || conditional && add.fold.state.counts(&add.fold) || !a.isAlone(s, add) {
-					break
-				}
-				each := a.b.Buffer(a.name("each"), kir.Local, add.fold.types[0], a.t.Int(n))
-				k.Buffers[each].Align, k.Buffers[each].Registers = 16, true
-				own := a.b.At(each, k.Symbols[s.Symbol].Expr)
-				before = append(before, kir.Declare{Buffer: each})
-				if conditional {
-					first = append(first, kir.Assign{Dst: own, Value: a.b.Const(add.fold.identity(0))})
-				}
-				out = append(out, kir.Assign{Dst: own, Value: add.x})
-				after = append(after, a.addAll(add, each, n)...)
-				b = without(b, add.has)
-				return append(out, change(b[len(out)-1:], conditional)...)
-			}
-			out = append(out, x)
+	for _, g := range a.groups(&s.Body, group{loops: []loop{outer}, cond: a.t.Bool(true)}) {
+		if !a.choose(s, g) {
+			continue
 		}
-		return out
+		k := a.b.Kernel()
+		shape := make([]index, len(g.loops))
+		own := make([]scalar.ID, len(g.loops))
+		for i, l := range g.loops {
+			shape[i], own[i] = a.t.Int(l.n), l.symbol
+		}
+		g.each = a.b.Buffer(a.name("each"), kir.Local, g.fold.types[0], shape...)
+		k.Buffers[g.each].Align, k.Buffers[g.each].Registers = 16, true
+		before = append(before, kir.Declare{Buffer: g.each})
+		a.collectElements(g, a.b.At(g.each, own...))
+		after = append(after, a.b.If(a.t.Bool(true), func() { a.addKept(g, 0, map[scalar.ID]scalar.ID{}) }, nil).Then...)
 	}
-	s.Body = change(s.Body, false)
-	s.Body = append(first, s.Body...)
 	return before, after
 }
 
-// isAlone reports whether x is all that touches its state in the loop s, the same one
-// in each iteration.
+// groups returns the additions in b, which is in the loops and ifs of around.
+func (a *accumulation) groups(b *kir.Block, around group) (list []*group) {
+	for _, s := range *b {
+		switch s := s.(type) {
+		case *kir.For:
+			if l, ok := a.written(s); ok {
+				inner := around
+				inner.loops, inner.inIf = append(slices.Clip(around.loops), l), around.inIf || around.cond != a.t.Bool(true)
+				list = append(list, a.groups(&s.Body, inner)...)
+			}
+		case *kir.If:
+			inner := around
+			inner.cond = a.t.And(around.cond, s.Cond)
+			list = append(list, a.groups(&s.Then, inner)...)
+		case kir.Declare:
+			if x := a.additions[s.Buffer]; x != nil {
+				g := around
+				g.addition, g.block, g.loops = x, b, slices.Clone(around.loops)
+				list = append(list, &g)
+			}
+		}
+	}
+	return list
+}
+
+// choose sorts the loops of a group, and reports whether the iterations of s are to
+// be added together.
+func (a *accumulation) choose(s *kir.For, g *group) bool {
+	count := int64(1)
+	for i := range g.loops {
+		l := &g.loops[i]
+		for _, d := range g.dst {
+			l.isKept = l.isKept || a.reads(d.Index, l.symbol)
+		}
+		if !l.isKept {
+			count *= l.n
+		}
+	}
+	if !g.fold.state.nested && len(g.loops) > 1 {
+		return false
+	}
+	return !g.loops[0].isKept && count <= maxTogether && a.isAlone(s, g.addition) && (a.counts(g) || !g.inIf)
+}
+
+func (a *accumulation) counts(g *group) bool { return g.fold.state.counts(&g.fold) }
+
+func (a *accumulation) reads(e, symbol scalar.ID) bool {
+	found := false
+	a.t.Symbols(e, func(id scalar.ID) { found = found || id == symbol })
+	return found
+}
+
+// isAlone reports whether x is all that touches its state in the loop s.
 func (a *accumulation) isAlone(s *kir.For, x *addition) bool {
 	alone, stores := true, 0
-	for _, d := range x.dst {
-		a.t.Symbols(d.Index, func(id scalar.ID) { alone = alone && id != a.b.Kernel().Symbols[s.Symbol].Expr })
-	}
 	s.Body.Walk(func(s kir.Statement) {
-		if _, nested := s.(*kir.For); nested {
-			alone = false
-		}
 		eachAccess(a.b.Kernel(), s, func(at *kir.Access, write bool) {
 			if write && x.writes(at.Buffer) {
 				stores++
@@ -99,18 +154,132 @@ func (a *accumulation) isAlone(s *kir.For, x *addition) bool {
 	return alone && stores == len(x.dst)
 }
 
-// addAll returns the statements that add the n elements of a buffer.
-func (a *accumulation) addAll(x *addition, each kir.BufferID, n int64) kir.Block {
-	return a.b.If(a.t.Bool(true), func() {
-		elements, old := make([]kir.ValueID, n), make([]kir.ValueID, len(x.dst))
-		for i := range elements {
-			elements[i] = a.loadFrom(a.b.At(each, a.t.Int(int64(i))))
+// collectElements lets the addition of a group store its element. An iteration without
+// one has the identity of the first value, unless that would count.
+func (a *accumulation) collectElements(g *group, own kir.Access) {
+	var out kir.Block
+	stored := false
+	for _, s := range *g.block {
+		if !g.has(s) {
+			out = append(out, s)
+		} else if !stored {
+			out, stored = append(out, kir.Assign{Dst: own, Value: g.x}), true
 		}
-		for i, d := range x.dst {
-			old[i] = a.loadFrom(d)
+	}
+	*g.block = out
+	if g.cond != a.t.Bool(true) && !a.counts(g) {
+		inner := g.loops[len(g.loops)-1].s
+		inner.Body = append(kir.Block{kir.Assign{Dst: own, Value: a.b.Const(g.fold.identity(0))}}, inner.Body...)
+		g.cond = a.t.Bool(true)
+	}
+}
+
+// addKept emits the loops of a group that are kept, from number i on, and in them what
+// adds the elements. with has the values of those around.
+func (a *accumulation) addKept(g *group, i int, with map[scalar.ID]scalar.ID) {
+	for ; i < len(g.loops); i++ {
+		if l := g.loops[i]; l.isKept {
+			a.repeat(l, with, func() { a.addKept(g, i+1, with) })
+			return
 		}
-		for i, v := range x.fold.state.addAll(a.lowering, x.fold, old, elements) {
-			a.b.Add(kir.Assign{Dst: x.dst[i], Value: v})
+	}
+	var all, varying []loop
+	cond := a.at(g.cond, with)
+	for _, l := range g.loops {
+		switch {
+		case l.isKept:
+		case a.reads(cond, l.symbol):
+			varying = append(varying, l)
+			fallthrough
+		default:
+			all = append(all, l)
 		}
-	}, nil).Then
+	}
+	if len(varying) == 0 {
+		a.whenever(cond, func() { a.addElements(g, all, with) })
+		return
+	}
+	a.b.If(a.always(cond, varying), func() { a.addElements(g, all, with) }, func() { a.addSome(g, cond, varying, all, with) })
+}
+
+// repeat emits a loop again.
+func (a *accumulation) repeat(l loop, with map[scalar.ID]scalar.ID, body func()) {
+	a.b.Repeat(a.loopName(), l.n, kir.UnrollFull, func(i index) {
+		with[l.symbol] = i
+		body()
+		delete(with, l.symbol)
+	})
+}
+
+// at returns an expression with these values of symbols.
+func (a *accumulation) at(e scalar.ID, with map[scalar.ID]scalar.ID) scalar.ID {
+	return a.t.Substitute(e, func(symbol scalar.ID) (scalar.ID, bool) {
+		v, ok := with[symbol]
+		return v, ok
+	})
+}
+
+// always returns the condition that cond holds in all iterations of loops.
+func (a *accumulation) always(cond scalar.ID, loops []loop) scalar.ID {
+	if len(loops) == 0 {
+		return cond
+	}
+	all := a.t.Bool(true)
+	for i := range loops[0].n {
+		one := a.at(cond, map[scalar.ID]scalar.ID{loops[0].symbol: a.t.Int(i)})
+		all = a.t.And(all, a.always(one, loops[1:]))
+	}
+	return all
+}
+
+// addSome adds those elements for which cond holds: together those for which it is the
+// same.
+func (a *accumulation) addSome(g *group, cond scalar.ID, varying, all []loop, with map[scalar.ID]scalar.ID) {
+	if len(varying) > 0 {
+		a.repeat(varying[0], with, func() { a.addSome(g, cond, varying[1:], all, with) })
+		return
+	}
+	a.whenever(a.at(cond, with), func() { a.addElements(g, all, with) })
+}
+
+// addElements adds the elements of all iterations of loops but those that have a value.
+func (a *accumulation) addElements(g *group, loops []loop, with map[scalar.ID]scalar.ID) {
+	var elements []kir.ValueID
+	var visit func(rest []loop, at map[scalar.ID]scalar.ID)
+	visit = func(rest []loop, at map[scalar.ID]scalar.ID) {
+		if len(rest) == 0 {
+			own := make([]scalar.ID, len(g.loops))
+			for i, l := range g.loops {
+				own[i] = at[l.symbol]
+			}
+			elements = append(elements, a.loadFrom(a.b.At(g.each, own...)))
+			return
+		}
+		if _, ok := with[rest[0].symbol]; ok {
+			visit(rest[1:], at)
+			return
+		}
+		for i := range rest[0].n {
+			at[rest[0].symbol] = a.t.Int(i)
+			visit(rest[1:], at)
+		}
+	}
+	at := map[scalar.ID]scalar.ID{}
+	for s, v := range with {
+		at[s] = v
+	}
+	visit(loops, at)
+	dst, old := make([]kir.Access, len(g.dst)), make([]kir.ValueID, len(g.dst))
+	for i, d := range g.dst {
+		coords := make([]scalar.ID, len(d.Coords))
+		for k, c := range d.Coords {
+			coords[k] = a.at(c, with)
+		}
+		dst[i] = d
+		dst[i].Coords, dst[i].Index = coords, a.at(d.Index, with)
+		old[i] = a.loadFrom(dst[i])
+	}
+	for i, v := range g.fold.state.addAll(a.lowering, g.fold, old, elements) {
+		a.b.Add(kir.Assign{Dst: dst[i], Value: v})
+	}
 }

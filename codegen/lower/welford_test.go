@@ -1,11 +1,13 @@
 package lower
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/fusionfuzz"
 	"nvfuser_go/core/schedule"
@@ -38,7 +40,8 @@ output %3
 		}
 		must(t, s.InlineMost(nil, nil))
 	}
-	for name, scheduled := range map[string]func(*testing.T, *schedule.Scheduled){"serial": serial, "merged": merged, "threads": threads} {
+	for name, scheduled := range map[string]func(*testing.T, *schedule.Scheduled){"serial": serial, "merged": merged, "threads": threads,
+		"groups": groupsOfRows(2, 2, 4), "groups of 7": groupsOfRows(1, 2, 7), "groups of 20": groupsOfRows(4, 1, 5), "a group": groupsOfRows(1, 1, 32)} {
 		for _, at := range []int{0, 17, 35} {
 			t.Run(name, func(t *testing.T) {
 				s := parsed(t, text)
@@ -60,4 +63,92 @@ output %3
 	want, err := f.Eval([]*core.Array{inputs[0].Array}, nil, core.RandomState{})
 	require.NoError(t, err)
 	require.True(t, math.IsInf(want[0].F[0], 1) && math.IsNaN(want[1].F[0]))
+}
+
+// groupsOfRows schedules rows of which a thread adds unrolled vectors at a time, which end
+// where they may.
+func groupsOfRows(unrolled, threads, vector int64) func(*testing.T, *schedule.Scheduled) {
+	return func(t *testing.T, s *schedule.Scheduled) {
+		v := tv(s, 1)
+		load, err := s.CacheAfter(tv(s, 0), nil)
+		must(t, err, s.Split(v, 1, vector, true), s.Split(v, 1, threads, true), s.Split(v, 1, unrolled, true))
+		if threads > 1 {
+			partial, err := s.RFactor(v, []int{1, 2, 4})
+			must(t, err)
+			for k, p := range partial {
+				must(t, s.Parallelize(p, 3, schedule.TIDx), s.Parallelize(s.Fusion().Expr(s.Fusion().Val(v).Def).Out[k], 1, schedule.TIDx))
+			}
+			v = partial[0]
+		}
+		_, err = s.TransformLike(v, []core.ValID{load})
+		must(t, err, s.Parallelize(load, 3, schedule.TIDx))
+		must(t, s.InlineAllAt(v, 1, true, nil), s.InlineAt(load, 2, false))
+	}
+}
+
+// groupsOfColumns schedules columns of which a thread has four, and adds rows of each at a time.
+func groupsOfColumns(rows int64) func(*testing.T, *schedule.Scheduled) {
+	return func(t *testing.T, s *schedule.Scheduled) {
+		v := tv(s, 1)
+		load, err := s.CacheAfter(tv(s, 0), nil)
+		must(t, err, s.Split(v, 1, 4, true), s.Split(v, 0, rows, true), s.Reorder(v, map[int]int{2: 0}))
+		_, err = s.TransformLike(v, []core.ValID{load})
+		must(t, err)
+		for _, out := range s.Fusion().Expr(s.Fusion().Val(v).Def).Out {
+			must(t, s.Parallelize(out, 0, schedule.TIDx))
+		}
+		must(t, s.Parallelize(load, 0, schedule.TIDx), s.InlineAllAt(v, 1, true, nil), s.InlineAt(load, 2, false))
+	}
+}
+
+// What a thread has of an element of the state is added at once, with one division; what
+// is missing at the end of a row or column does not count.
+func TestMomentsOfGroups(t *testing.T) {
+	const (
+		rows    = "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n%1, %2, %3 = welford %0 dims=[1]\noutput %1\noutput %2\noutput %3\n"
+		columns = "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n%1, %2, %3 = welford %0 dims=[0]\noutput %1\noutput %2\noutput %3\n"
+		double  = "%0 = tensor f64 [-1, -1] contiguity=[yes, yes]\n%1, %2, %3 = welford %0 dims=[1]\noutput %1\noutput %2\noutput %3\n"
+	)
+	for _, x := range []struct {
+		name, text string
+		schedule   func(*testing.T, *schedule.Scheduled)
+		divisions  int // in the text of the kernel: by 2 groups or one, its parts at an end, and the threads
+	}{
+		{"rows", rows, groupsOfRows(2, 2, 4), 1 + 1 + 1},
+		{"rows of doubles", double, groupsOfRows(4, 4, 2), 1 + 1 + 1},
+		{"an odd number", rows, groupsOfRows(1, 1, 7), 3 + 1},
+		{"columns", columns, groupsOfColumns(4), 1 + 1},
+		{"two rows of columns", columns, groupsOfColumns(2), 1 + 1},
+	} {
+		for _, shape := range [][]int64{{3, 40}, {5, 33}, {48, 16}, {1, 1}, {7, 2}, {50, 5}, {0, 3}, {3, 0}, {2, 1000}} {
+			t.Run(fmt.Sprint(x.name, shape), func(t *testing.T) {
+				s := parsed(t, x.text)
+				f := frozen(s)
+				x.schedule(t, s)
+				k, err := checkWith(s, f, fusionfuzz.Inputs(f, 7, shape), Options{})
+				require.NoError(t, err)
+				require.Equal(t, x.divisions, divisions(k))
+			})
+		}
+	}
+}
+
+// divisions returns how many divisions the statements of a kernel have.
+func divisions(k *kir.Kernel) int {
+	n := 0
+	var count func(kir.ValueID)
+	count = func(v kir.ValueID) {
+		if k.Values[v].Op == core.DivOp {
+			n++
+		}
+		for _, a := range k.Values[v].Args {
+			count(a)
+		}
+	}
+	k.Body.Walk(func(s kir.Statement) {
+		if s, ok := s.(kir.Assign); ok {
+			count(s.Value)
+		}
+	})
+	return n
 }

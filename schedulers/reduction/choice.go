@@ -130,16 +130,19 @@ func (l *layout) inner(e, read int64, device scheduler.Device) Params {
 	along := l.along()
 	vectors := ceilDiv(along, e) * (l.reduced / along)
 	p := Params{Inner: true, Vector: e, Rows: 1, Blocks: 1}
-	processors := int64(device.Processors)
+	processors, large := int64(device.Processors), int64(largeBlock)
+	if l.states > 2 { // each thread has all that it adds at once in registers
+		large /= 2
+	}
 	if l.kept == 1 {
 		p.Unroll = min(floor2(innerFlight/2/read), mostUnroll)
-		p.Lanes = min(max(ceil2(vectors), warp), largeBlock)
+		p.Lanes = min(max(ceil2(vectors), warp), large)
 		p.Unroll = clamp(floor2(vectors/p.Lanes), 1, max(p.Unroll, 1))
 		p.Blocks = share(2*processors, ceilDiv(vectors, p.Lanes*p.Unroll))
 		return p
 	}
 	most := clamp(floor2(innerFlight/read), 1, mostUnroll)
-	p.Lanes = clamp(floor2(vectors/4), min(fewestLanes, ceil2(vectors)), largeBlock)
+	p.Lanes = clamp(floor2(vectors/4), min(fewestLanes, ceil2(vectors)), large)
 	if vectors <= 2 {
 		p.Lanes = 1
 	}
