@@ -2,10 +2,13 @@ package tests
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"nvfuser_go/core/fusionfuzz"
 	"nvfuser_go/segmenter"
 )
 
@@ -124,6 +127,23 @@ func TestRowsAndColumns(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// TestRowsAndColumnsOfSpecialNumbers: rows that go through shared memory with NaN and
+// infinities, beside a row that ends within a vector, are those that the evaluator says.
+func TestRowsAndColumnsOfSpecialNumbers(t *testing.T) {
+	const rows, length = 29, 68
+	for _, p := range columnPrograms {
+		for _, c := range rowKernel(t, p.text, p.inputs, "f32", rows, length) {
+			x := c.inputs[slices.IndexFunc(c.inputs, func(in fusionfuzz.Input) bool { return in.Array != nil && in.Array.Len() == rows*length })].Array
+			for i, special := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+				x.F[length*9*i+5*i] = special
+			}
+			x.F[length*rows-1], x.F[length*(rows-1)] = math.Inf(1), math.Inf(-1)
+			c.evaluate(t)
+			t.Run(p.name, c.check)
 		}
 	}
 }
