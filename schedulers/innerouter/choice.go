@@ -19,13 +19,12 @@ const (
 	registers     = 64 << 10 // of a processor
 	baseRegisters = 40       // that a thread has beside what it holds and folds
 
-	mostStages      = 3
-	stagedRegisters = 32      // that a thread has beside, with rows in shared memory
-	reservedBytes   = 1 << 10 // of shared memory, of each block
-	fewBytes        = 1 << 10 // that folds of rows take
-	mostRegisters   = 128
-	mostSteps       = 8
-	accessBytes     = 16 // that one instruction moves, at most
+	mostStages    = 3
+	reservedBytes = 1 << 10 // of shared memory, of each block
+	fewBytes      = 1 << 10 // that folds of rows take
+	mostRegisters = 128
+	mostSteps     = 8
+	accessBytes   = 16 // that one instruction moves, at most
 )
 
 // choose returns the choices, of which the first can be applied, or why none can.
@@ -48,7 +47,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 		f := a.g.Fusion
 		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "accumulators", a.reference,
 			"the rows that are reduced to %s have %d elements, for each of which a thread keeps %d registers and folds %d more: a block has not so many", f.Name(a.reference), a.rows.Length,
-			a.held[holding{persistence.Tight, true, false, false}], a.columns)}}
+			a.held[holding{persistence.Tight, true, false, false}].registers, a.columns)}}
 	}
 	return a.attempts.First(all, all[len(all)-1])
 }
@@ -102,8 +101,12 @@ func (a *analysis) canStage(p Params, device scheduler.Device) bool {
 		}
 	}
 	blocks := ceilDiv(p.Blocks, int64(device.Processors))
-	row := p.capacity() * p.Rows
-	bytes := row*max(p.Stages*a.bytes, 4*a.columns) + fewBytes
+	rows, threads := p.capacity()*p.Rows, warp*p.Warps*p.Rows
+	folded := threads * ceilDiv(p.capacity(), warp*p.Blocks) // columns that a block folds at the end
+	if p.Rows > 1 {
+		folded = max(folded, rows)
+	}
+	bytes := max(rows*p.Stages*a.bytes, 4*folded*a.columns) + fewBytes // one is done with when the other begins
 	return blocks*(bytes+reservedBytes) <= int64(device.Shared)+reservedBytes
 }
 
@@ -122,14 +125,10 @@ func (a *analysis) fit(p Params, blocks int64, device scheduler.Device) (Params,
 	if threads == smallBlock {
 		blocks *= 2
 	}
-	each, base := a.columns+a.held[holding{p.Price, p.Vector > 1, p.Stages > 0, p.IsResident}], int64(stagedRegisters)
-	if p.Stages == 0 {
-		each, base = max(each, a.columns+1), baseRegisters
-	}
 	most := min(mostRegisters, registers/(threads*blocks))
 	for p.Warps = 1; p.Warps*warp <= threads; p.Warps *= 2 {
 		p.Steps = ceilDiv(ceilDiv(length, p.Vector), warp*p.Warps)
-		if p.Steps > mostSteps || base+p.Steps*p.Vector*each > most {
+		if p.Steps > mostSteps || a.registersOf(p) > most {
 			continue
 		}
 		p.Rows = threads / (p.Warps * warp)
@@ -143,6 +142,16 @@ func (a *analysis) fit(p Params, blocks int64, device scheduler.Device) (Params,
 		}
 	}
 	return p, false
+}
+
+// registersOf estimates the registers of a thread. What rows are computed with is in
+// registers for few elements at a time where they lie in shared memory.
+func (a *analysis) registersOf(p Params) int64 {
+	e, h := p.Steps*p.Vector, a.held[holding{p.Price, p.Vector > 1, p.Stages > 0, p.IsResident}]
+	if p.Stages > 0 {
+		return baseRegisters + e*a.columns + ceilDiv(e*h.bytes, 4)
+	}
+	return baseRegisters + e*(a.columns+max(h.registers, 1))
 }
 
 func ceilDiv(n, d int64) int64 { return (n + d - 1) / d }

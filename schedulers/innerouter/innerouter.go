@@ -115,11 +115,14 @@ type analysis struct {
 type facts struct {
 	reference core.ValID
 	columns   int64 // registers of an element of a column that is folded
-	held      map[holding]int64
+	held      map[holding]held
 	rowInputs []core.ValID // that have elements of their own for each row
 	bytes     int64        // of an element of all of those
 	err       error
 }
+
+// held is what is held for each element of a row.
+type held struct{ bytes, registers int64 }
 
 // A holding is what a plan of what is held depends on.
 type holding struct {
@@ -229,13 +232,14 @@ func factsOf(f *core.Fusion, reference core.ValID) (x facts, rows []core.ValID) 
 			x.columns += int64(sf.Val(w).DType.Size()+3) / 4
 		}
 	}
-	x.held = map[holding]int64{}
+	x.held = map[holding]held{}
 	measure := func(phases *persistence.Phases, isStaged bool) {
 		for _, price := range prices {
 			for k := range 4 {
 				isPacked, isResident := k&1 > 0, k&2 > 0
 				phases.Resident = isResident
-				x.held[holding{price, isPacked, isStaged, isResident}] = phases.Choose(price, isPacked).Registers
+				q := phases.Choose(price, isPacked)
+				x.held[holding{price, isPacked, isStaged, isResident}] = held{q.Bytes, q.Registers}
 			}
 		}
 	}

@@ -25,6 +25,7 @@ type builder struct {
 	s *schedule.Scheduled
 
 	staged []core.ValID // tensors in circular buffers
+	folds  []core.ValID // of columns, of what all blocks have left
 }
 
 func (b *builder) schedule() error {
@@ -100,6 +101,11 @@ func (b *builder) schedule() error {
 	}
 	if err := s.InlineMost(nil, nil); err != nil {
 		return err
+	}
+	for _, v := range b.folds { // loads of all columns of a thread are under way together
+		if err := s.InlineAt(v, 1, true); err != nil {
+			return err
+		}
 	}
 	if err := b.reside(plan); err != nil {
 		return err
@@ -260,6 +266,7 @@ func (b *builder) fold(v core.ValID, below []core.ValID) error {
 	if b.Warps == 1 && b.Rows == 1 {
 		return nil
 	}
-	_, err := b.s.RFactor(v, []int{2})
+	part, err := b.s.RFactor(v, []int{2})
+	b.folds = append(b.folds, append(part, f.Expr(f.Val(v).Def).Out...)...)
 	return err
 }
