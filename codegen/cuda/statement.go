@@ -176,6 +176,9 @@ func (p *printer) usedSymbols() []bool {
 				expr(s.Dst.Index, s.Rank)
 			case kir.Move:
 				expr(s.Dst.Index, s.Src.Index)
+				if s.Cache == kir.CacheEvictLastIf {
+					expr(s.Last)
+				}
 			case kir.AsyncCopy:
 				expr(s.Dst.Index, s.Src.Index, s.Guard)
 			case kir.Barrier:
@@ -319,7 +322,7 @@ func (p *printer) move(s *kir.Move) {
 	function := "move"
 	from, to := &p.k.Buffers[s.Src.Buffer], &p.k.Buffers[s.Dst.Buffer]
 	streaming := s.Cache == kir.CacheStreaming
-	policy := map[kir.CacheHint]string{kir.CacheEvictFirst: "EvictFirst", kir.CacheEvictLast: "EvictLast"}[s.Cache]
+	policy := map[kir.CacheHint]string{kir.CacheEvictFirst: "EvictFirst", kir.CacheEvictLast: "EvictLast", kir.CacheEvictLastIf: "EvictLastIf"}[s.Cache]
 	switch {
 	case policy != "" && p.isConstant(from):
 		function = "moveReadOnly" + policy
@@ -337,7 +340,11 @@ func (p *printer) move(s *kir.Move) {
 		function = "storeStreaming"
 	}
 	p.need(function)
-	p.line("%s<%d>(%s, %s);", function, p.bytes(&s.Dst), p.address(&s.Dst), p.address(&s.Src))
+	last := ""
+	if s.Cache == kir.CacheEvictLastIf {
+		last = ", " + p.index(s.Last).code
+	}
+	p.line("%s<%d>(%s, %s%s);", function, p.bytes(&s.Dst), p.address(&s.Dst), p.address(&s.Src), last)
 }
 
 func (p *printer) asyncCopy(s *kir.AsyncCopy) {
@@ -401,9 +408,14 @@ func (p *printer) atomicAdd(s *kir.AtomicAdd) {
 }
 
 func (p *printer) let(s *kir.Let) {
+	v := &p.k.Values[s.Value]
+	if v.Kind == kir.IndexValue && !p.wide(v.Index) {
+		p.line("const %s %s = %s;", p.exprType(p.k.Symbols[s.Symbol].Expr), p.symbols[s.Symbol], p.index(v.Index).code)
+		return
+	}
 	p.begin(s.Value)
 	x := p.value(s.Value)
-	t := p.k.Values[s.Value].DType
+	t := v.DType
 	p.wideSymbols[s.Symbol] = t != dtype.Int32 && !t.IsBool()
 	p.line("const %s %s = %s;", p.exprType(p.k.Symbols[s.Symbol].Expr), p.symbols[s.Symbol], x.code)
 }

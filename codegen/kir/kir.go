@@ -256,6 +256,7 @@ type (
 	Move struct {
 		Dst, Src Access
 		Cache    CacheHint
+		Last     scalar.ID // of CacheEvictLastIf
 	}
 
 	// AsyncCopy is cp.async: Src (Global) to Dst (Shared), Width elements. Its
@@ -349,13 +350,14 @@ const (
 type CacheHint uint8
 
 const (
-	CacheDefault    CacheHint = iota
-	CacheStreaming            // read or written once
-	CacheEvictFirst           // given up first by the second cache
-	CacheEvictLast            // and last
+	CacheDefault     CacheHint = iota
+	CacheStreaming             // read or written once
+	CacheEvictFirst            // given up first by the second cache
+	CacheEvictLast             // and last
+	CacheEvictLastIf           // last where Move.Last holds, else first; of what is loaded
 )
 
-var cacheNames = [...]string{"", " (streaming)", " (evict first)", " (evict last)"}
+var cacheNames = [...]string{"", " (streaming)", " (evict first)", " (evict last)", " (evict last if "}
 
 // An UnrollMode is what the compiler is told of a loop.
 type UnrollMode uint8

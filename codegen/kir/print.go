@@ -163,7 +163,11 @@ func (p *printer) head(s Statement) string {
 	case Send:
 		return fmt.Sprintf("%s of block %s = %s", p.access(&s.Dst), p.expr(s.Rank), p.value(s.Value))
 	case Move:
-		return fmt.Sprintf("%s = %s%s", p.access(&s.Dst), p.access(&s.Src), cacheNames[s.Cache])
+		text := fmt.Sprintf("%s = %s%s", p.access(&s.Dst), p.access(&s.Src), cacheNames[s.Cache])
+		if s.Cache == CacheEvictLastIf {
+			text += p.expr(s.Last) + ")"
+		}
+		return text
 	case AsyncCopy:
 		text := fmt.Sprintf("async %s = %s", p.access(&s.Dst), p.access(&s.Src))
 		if s.Guard != scalar.None {

@@ -235,6 +235,9 @@ func (v *verifier) idBlock(block Block) {
 		case Move:
 			v.idAccess(&s.Dst)
 			v.idAccess(&s.Src)
+			if s.Cache == CacheEvictLastIf {
+				v.idExprs(s.Last)
+			}
 		case AsyncCopy:
 			v.idAccess(&s.Dst)
 			v.idAccess(&s.Src)

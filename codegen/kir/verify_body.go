@@ -69,6 +69,12 @@ func (v *verifier) leaf(s Statement, agree granule) {
 		if local := v.space(&s.Dst) == Local; local == (v.space(&s.Src) == Local) {
 			v.problem("one side of a move must be Local")
 		}
+		if s.Cache == CacheEvictLastIf {
+			v.condition(s.Last)
+			if v.space(&s.Src) != Global {
+				v.problem("a load from Global is evicted last on a condition")
+			}
+		}
 	case AsyncCopy:
 		v.sides(&s.Dst, &s.Src)
 		if v.space(&s.Dst) != Shared || v.space(&s.Src) != Global {

@@ -6,12 +6,23 @@ import (
 
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
 )
 
 // statements is a pass.
 func (l *lowering) statements() error {
+	for _, step := range []func() error{l.findKeepings, l.declareKept, l.nests, l.checkTaken} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nests emits all loops.
+func (l *lowering) nests() error {
 	if l.b.Kernel().Launch.Cluster[0] == 1 {
 		return l.block(l.m.Tree(), nil)
 	}
@@ -50,12 +61,8 @@ func (l *lowering) flat(b kir.Block) kir.Block {
 func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
 	nodes, levels := l.flattened(body, [][]core.AxisID{around})
 	nodes = l.together(l.loadsFirst(nodes))
-	var packed []held
-	for i, n := range nodes {
-		l.unpackAgain(packed, n)
-		if err := l.meet(nodes[i:]); err != nil {
-			return err
-		}
+	outside := func(n *schedule.Nest) []core.AxisID { return levels[n][len(levels[n])-1] }
+	allocate := func(n *schedule.Nest) error {
 		for _, level := range levels[n] {
 			for _, id := range l.inside(n) {
 				if err := l.allocate(id, level); err != nil {
@@ -63,7 +70,27 @@ func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
 				}
 			}
 		}
-		if err := l.node(n, levels[n][len(levels[n])-1]); err != nil {
+		return nil
+	}
+	kept, nodes := l.keptFirst(nodes, outside)
+	for _, n := range kept {
+		if err := allocate(n); err != nil {
+			return err
+		}
+	}
+	if err := l.keep(kept, func(n *schedule.Nest) error { return l.node(n, outside(n)) }); err != nil {
+		return err
+	}
+	var packed []held
+	for i, n := range nodes {
+		l.unpackAgain(packed, n)
+		if err := l.meet(nodes[i:]); err != nil {
+			return err
+		}
+		if err := allocate(n); err != nil {
+			return err
+		}
+		if err := l.node(n, outside(n)); err != nil {
 			return err
 		}
 		packed = append(packed, l.packedIn(n)...)
@@ -220,12 +247,22 @@ func (l *lowering) open(class core.AxisID, body func() error) error {
 	defer func() { l.serial = around }()
 	l.b.For(l.loopName(), l.t.Int(0), l.extent(q), l.t.Int(1), unroll, func(i index) {
 		l.loops[class], l.serial.value = i, i
+		if l.backward[class] {
+			l.loops[class] = l.countDown(i, l.extent(q))
+		}
 		if l.fast != nil {
 			l.fast.loops[kir.SymbolID(l.t.Tag(i).Val)] = l.t.Sub(l.extent(q), l.t.Int(1))
 		}
 		err = body()
 	})
 	return err
+}
+
+// countDown names the i-th index from the last one of n.
+func (l *lowering) countDown(i, n index) index {
+	down := l.b.Let(l.name("down"), l.b.Index(dtype.Int, l.t.Sub(l.t.Sub(n, l.t.Int(1)), i)), l.t.Facts(i))
+	l.below[down] = n
+	return down
 }
 
 func (l *lowering) loopName() string {

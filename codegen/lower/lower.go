@@ -134,10 +134,16 @@ type lowering struct {
 	ahead         *pipeline // its loads are being emitted; nil: no loads ahead
 	register      index     // the slot in registers that they go to
 	guarded       []*guarded
-	below         map[index]index // what an integer that an element becomes stays below
-	fast          *fastCopy       // being emitted; nil: none
-	unswitched    bool            // a copy of an unswitched nest is being emitted
-	starting      *kir.If         // holds always; declares what blocks of a cluster send to
+	below         map[index]index         // what an integer that an element becomes stays below
+	fast          *fastCopy               // being emitted; nil: none
+	unswitched    bool                    // a copy of an unswitched nest is being emitted
+	keepings      map[core.ValID]*keeping // by both copies
+	backward      map[core.AxisID]bool    // classes of loops that run from the last iteration to the first
+	keeping       *keeping                // a copy of it is being emitted
+	keepingStep   keepingStep
+	keepingCache  kir.CacheHint // of its loads
+	keepingLast   scalar.ID
+	starting      *kir.If // holds always; declares what blocks of a cluster send to
 }
 
 func newLowering(a *Analysis, o Options) *lowering {

@@ -70,6 +70,14 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 			return l.refuse("vector", v, "%s is vectorized by %d, and the address of %s is not known to be a multiple of %d bytes", l.f.Name(v), width, b.Name, bytes)
 		}
 	}
+	if k := l.keeping; k != nil && l.keepingStep == loading {
+		if err := l.compareKept(v, src, cond); err != nil {
+			return err
+		}
+	} else if k != nil { // of all elements, whether they are there or not: no other thread has them
+		l.moveKept(v, dst)
+		return nil
+	}
 	if whole.partial && l.fast == nil {
 		lane.context = c
 		lane.s = l.b.If(cond, func() { l.moveVector(v, dst, src, srcs) }, func() { l.oneByOne(lane) })
@@ -103,13 +111,17 @@ func (l *lowering) moveVector(v core.ValID, dst, src kir.Access, srcs []kir.Acce
 		src = l.b.Vector(src.Width, id, l.t.Int(0))
 	}
 	cache := kirCache[l.s.CacheHint(v)]
+	last := scalar.None
+	if l.keeping != nil {
+		cache, last = l.keepingCache, l.keepingLast
+	}
 	if !l.isLocal(dst) && !l.isLocal(src) { // by way of registers
 		id := l.b.Local(l.name("vector"), l.b.Kernel().Buffers[src.Buffer].DType, int64(src.Width))
 		through := l.b.Vector(src.Width, id, l.t.Int(0))
-		l.b.Add(kir.Move{Dst: through, Src: src, Cache: cache})
+		l.b.Add(kir.Move{Dst: through, Src: src, Cache: cache, Last: last})
 		src = through
 	}
-	l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache})
+	l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache, Last: last})
 }
 
 // oneByOne emits copies of those elements of a vector that exist.

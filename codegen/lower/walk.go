@@ -69,6 +69,10 @@ func statementExprs(k *kir.Kernel, s kir.Statement, yield func(scalar.ID)) {
 		valueExprs(k, s.Value, yield)
 	case kir.Let:
 		valueExprs(k, s.Value, yield)
+	case kir.Move:
+		if s.Cache == kir.CacheEvictLastIf {
+			yield(s.Last)
+		}
 	case kir.AsyncCopy:
 		if s.Guard != scalar.None {
 			yield(s.Guard)

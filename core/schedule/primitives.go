@@ -87,6 +87,16 @@ var table = []Primitive{
 	{Name: "hold_packed", Method: true,
 		Does: "Lets each loop that reads the tensor, which is in registers, take its elements from there, so that what an earlier loop made of them is not kept in more registers.",
 		do:   func(c *call) error { return c.s.HoldPacked(c.tensor) }},
+	{Name: "keep", Method: true, Parameters: parameters{required("earlier", TensorParameter), required("loop", IntegerParameter), required("kept", IntegerParameter), optional("warm", IntegerParameter)},
+		Does: "Lets the tensor, a copy of one in global memory, take the elements of the last kept iterations of its loop axis at place loop from shared memory, " +
+			"where earlier, a copy of the same, leaves them. The loop runs from the last iteration to the first; those of warm iterations before are to stay in the second cache.",
+		do: func(c *call) error {
+			warm := 0
+			if x := c.argument("warm"); x.present {
+				warm = x.number
+			}
+			return c.s.Keep(c.tensor, c.of("earlier"), c.int("loop"), int64(c.int("kept")), int64(warm))
+		}},
 	{Name: "set_allocation_domain", Method: true, Parameters: parameters{required("new_allocation_domain", AxesParameter), required("new_contiguity", ContiguityParameter)},
 		Does: "Lays the tensor out along axes of it, outermost first. Contiguity is a promise an axis, None for broadcasts and reduced axes, or one for all.",
 		do:   (*call).setAllocation},

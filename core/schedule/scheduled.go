@@ -91,6 +91,16 @@ type Swizzle struct{ Row, Column core.AxisID }
 // loaded ahead; Stages 0 is none.
 type Buffering struct{ Stages, Prefetch int }
 
+// A Keeping says where a copy of a tensor in global memory finds elements: what the copy
+// Earlier loaded in the last iterations of its loop at place Loop was kept in shared memory,
+// of Kept iterations, and before that by the second cache, of Warm iterations. There is none
+// if Kept and Warm are 0. The loop of the copy runs from its last iteration to its first.
+type Keeping struct {
+	Earlier    core.ValID
+	Loop       int
+	Kept, Warm int64
+}
+
 // A tensor is what is decided about one tensor. Its loop domain is in the
 // Fusion's Domain.
 type tensor struct {
@@ -103,6 +113,7 @@ type tensor struct {
 	swizzle   []Swizzle
 	buffering Buffering
 	packed    bool // later readers take the elements from where they are held
+	keeping   Keeping
 }
 
 // A Scheduled is a fusion and how it is computed. It is used by one goroutine.
@@ -176,7 +187,7 @@ func (s *Scheduled) takeMapping() *Mapping {
 
 func (t *tensor) equal(o *tensor) bool {
 	return (t.alloc == nil) == (o.alloc == nil) && slices.Equal(t.alloc, o.alloc) && slices.Equal(t.contig, o.contig) && t.memory == o.memory &&
-		t.position == o.position && t.copyKind == o.copyKind && t.cacheHint == o.cacheHint && slices.Equal(t.swizzle, o.swizzle) && t.buffering == o.buffering && t.packed == o.packed
+		t.position == o.position && t.copyKind == o.copyKind && t.cacheHint == o.cacheHint && slices.Equal(t.swizzle, o.swizzle) && t.buffering == o.buffering && t.packed == o.packed && t.keeping == o.keeping
 }
 
 // grow makes room for what was added to the fusion.
@@ -247,6 +258,7 @@ func (s *Scheduled) CopyKind(v core.ValID) CopyKind   { return s.tensors[v].copy
 func (s *Scheduled) CacheHint(v core.ValID) CacheHint { return s.tensors[v].cacheHint }
 func (s *Scheduled) Swizzles(v core.ValID) []Swizzle  { return s.tensors[v].swizzle }
 func (s *Scheduled) Buffering(v core.ValID) Buffering { return s.tensors[v].buffering }
+func (s *Scheduled) Keeping(v core.ValID) Keeping     { return s.tensors[v].keeping }
 func (s *Scheduled) HoldsPacked(v core.ValID) bool    { return s.tensors[v].packed }
 func (s *Scheduled) kind(a core.AxisID) core.AxisKind { return s.f.Axis(a).Kind }
 func (s *Scheduled) extent(a core.AxisID) scalar.ID   { return s.f.Axis(a).Extent }

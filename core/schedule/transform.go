@@ -468,6 +468,38 @@ func (s *Scheduled) HoldPacked(v core.ValID) error {
 	return nil
 }
 
+// Keep lets v, a copy of a tensor in global memory, take the elements of the last iterations
+// of its loop at place loop, which then runs from the last to the first, from where earlier,
+// a copy of the same, left them: in shared memory those of kept iterations, in the second
+// cache, if there is room, those of warm iterations before.
+func (s *Scheduled) Keep(v, earlier core.ValID, loop int, kept, warm int64) error {
+	k := Keeping{earlier, loop, kept, warm}
+	if why := s.notKept(v, k); why != "" {
+		return core.InvalidArgumentf("keep(): %s", why)
+	}
+	s.tensors[v].keeping = k
+	return nil
+}
+
+// notKept returns why k is nothing for v, else "".
+func (s *Scheduled) notKept(v core.ValID, k Keeping) string {
+	source := func(u core.ValID) core.ValID {
+		if d := s.f.Val(u).Def; d != core.NoExpr && s.f.Expr(d).Op == core.SetOp && s.tensors[u].memory == Local {
+			return s.f.TensorArgs(s.f.Expr(d))[0]
+		}
+		return core.NoVal
+	}
+	switch from := source(v); {
+	case from == core.NoVal || s.tensors[from].memory != Global || source(k.Earlier) != from || v == k.Earlier:
+		return fmt.Sprintf("%s and %s are not copies of one tensor in global memory, in registers", s.name(v), s.name(k.Earlier))
+	case k.Loop < 0 || k.Loop >= min(len(s.Loop(v)), len(s.Loop(k.Earlier))):
+		return fmt.Sprintf("%s and %s have no loop at place %d", s.name(v), s.name(k.Earlier), k.Loop)
+	case k.Kept < 0 || k.Warm < 0 || k.Kept+k.Warm < 1:
+		return fmt.Sprintf("%d iterations in shared memory and %d in a cache are kept: none is negative, and one is not 0", k.Kept, k.Warm)
+	}
+	return ""
+}
+
 // SetBuffering gives v a circular buffer of stages tiles, of which prefetch are
 // loaded ahead of the one in use: 1 <= prefetch < stages.
 func (s *Scheduled) SetBuffering(v core.ValID, stages, prefetch int) error {

@@ -171,6 +171,11 @@ func (w *verifier) memory(v core.ValID) {
 	if t.packed && (t.memory != Local || s.isInput(v)) {
 		w.bad("%s is held packed in %v memory", s.name(v), t.memory)
 	}
+	if t.keeping != (Keeping{}) {
+		if why := s.notKept(v, t.keeping); why != "" {
+			w.bad("%s", why)
+		}
+	}
 	if d := s.f.Val(v).Def; (t.copyKind != PlainCopy || t.cacheHint != CacheUnspecified) && (d == core.NoExpr || s.f.Expr(d).Op != core.SetOp) {
 		w.bad("%s is loaded by a special instruction and is not a copy", s.name(v))
 	}

@@ -20,6 +20,9 @@ const (
 	aloneSteps    = 8 // of a block's thread, up to which others need not share the columns
 	fewSteps      = 2 // of a thread, at least, where they do
 	reloadSteps   = 4 // that are loaded side by side, where columns are loaded again
+
+	cachedBytes = 24 << 20 // that the second cache keeps for the next phase if it is asked to
+	barrierRoom = 1 << 10  // of shared memory, for what a kernel has beside what is kept
 )
 
 // buckets are the numbers of steps of a thread that kernels are made for.
@@ -45,7 +48,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	}
 	all = append(all, a.again(p, device))
 	single := all[len(all)-1]
-	if single.Vector, single.Blocks = 1, 1; !slices.Contains(all, single) {
+	if single.Vector, single.Blocks, single.Kept, single.Warm = 1, 1, 0, 0; !slices.Contains(all, single) {
 		all = append(all, single)
 	}
 	return a.attempts.First(all, all[len(all)-1])
@@ -120,6 +123,29 @@ func (a *analysis) again(p Params, device scheduler.Device) Params {
 		p.Rows /= 2
 	}
 	p.Blocks = max(min(int64(device.Processors)/a.tiles(p), a.length/(p.Rows*p.Steps)), 1)
+	return a.keep(p, device)
+}
+
+// keep lets the last iterations stay in shared memory, as many as it has room for beside
+// the exchange of the threads, and those before in the second cache.
+func (a *analysis) keep(p Params, device scheduler.Device) Params {
+	threads := p.Lanes * p.Rows
+	if a.reloaded == 0 || p.Vector == 1 {
+		return p
+	}
+	room := int64(device.Shared) - barrierRoom - threads*p.Vector*a.states*min(p.Lanes, int64(device.Warp))/int64(device.Warp)
+	if a.tiles(p)*p.Blocks > int64(device.Processors) { // two blocks of a processor
+		room -= int64(device.Shared) / 2
+	}
+	iteration := threads * p.Steps * p.Vector * a.reloaded // bytes
+	p.Kept = max(room/iteration, 0)
+	n := ceilDiv(max(a.length, 1), p.capacity())
+	for p.Kept > 1 && p.Kept/2 >= n {
+		p.Kept /= 2
+	}
+	if blocks := min(a.tiles(p)*p.Blocks, int64(device.Processors)); p.Kept < n {
+		p.Warm = cachedBytes / (iteration * blocks)
+	}
 	return p
 }
 

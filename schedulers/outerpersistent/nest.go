@@ -25,6 +25,7 @@ type builder struct {
 	a     *analysis
 	s     *schedule.Scheduled
 	types []schedule.Parallel // of those loops
+	again []core.ValID        // inputs that later phases load again
 }
 
 func (b *builder) schedule() error {
@@ -79,7 +80,60 @@ func (b *builder) schedule() error {
 	if err := b.a.space.Vectorize(s, b.a.pitch(b.Vector)); err != nil {
 		return err
 	}
-	return s.InlineMost(nil, nil)
+	if err := b.keep(); err != nil {
+		return err
+	}
+	if err := s.InlineMost(nil, nil); err != nil || !b.Reload {
+		return err
+	}
+	return b.lift()
+}
+
+// lift lets what all elements of a column share be loaded before the loops along it: who
+// reads it there in each iteration would load it in each.
+func (b *builder) lift() error {
+	f := b.s.Fusion()
+	for _, v := range b.s.Tensors() {
+		d, loop := f.Val(v).Def, b.s.Loop(v)
+		if d == core.NoExpr || f.Expr(d).Op != core.SetOp || !f.Val(f.TensorArgs(f.Expr(d))[0]).Input {
+			continue
+		}
+		blocks := 0
+		for blocks < len(loop) && b.s.Parallel(loop[blocks]).IsBlock() {
+			blocks++
+		}
+		isAlong := len(loop) == len(b.types) && slices.ContainsFunc(b.steps(), func(k int) bool { return f.Axis(loop[k]).Kind != core.Broadcast })
+		if isAlong || b.s.Position(v) <= blocks {
+			continue
+		}
+		if err := b.s.InlineAt(v, blocks, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep lets what a later phase loads again stay where the first one left it.
+func (b *builder) keep() error {
+	if b.Kept+b.Warm == 0 {
+		return nil
+	}
+	copies, f := map[core.ValID][]core.ValID{}, b.s.Fusion()
+	for _, v := range b.s.Tensors() {
+		if d := f.Val(v).Def; d != core.NoExpr && f.Expr(d).Op == core.SetOp && len(b.s.Loop(v)) == len(b.types) && b.s.Memory(v) == schedule.Local {
+			u := f.TensorArgs(f.Expr(d))[0]
+			copies[u] = append(copies[u], v)
+		}
+	}
+	for _, u := range b.again {
+		slices.Sort(copies[u]) // those of later phases were made later
+		if all := copies[u]; len(all) > 1 {
+			if err := b.s.Keep(all[1], all[0], b.steps()[0], b.Kept, b.Warm); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // recompute lets later phases read copies of what is not held. Tensors have their loops
@@ -91,7 +145,9 @@ func (b *builder) recompute(phases *persistence.Phases) error {
 		old[v] = true
 	}
 	phases.Reload = b.Reload
-	if err := phases.Choose(b.Price, b.Vector > 1).Apply(); err != nil {
+	plan := phases.Choose(b.Price, b.Vector > 1)
+	b.again = plan.LoadedAgain()
+	if err := plan.Apply(); err != nil {
 		return err
 	}
 	f := b.s.Fusion()

@@ -36,6 +36,8 @@ type Params struct {
 	Rows   int64             // threads of a block along what is reduced
 	Blocks int64             // that share a column
 	Reload bool              // columns are loaded again in each phase, and have any length
+	Kept   int64             // last iterations of a thread, of Steps, that shared memory has for the next phase
+	Warm   int64             // those before, that the second cache is to have
 	Price  persistence.Price // of what is held
 }
 
@@ -46,6 +48,9 @@ func (p Params) String() string {
 	}
 	if p.Reload {
 		text += ", loaded again"
+	}
+	if p.Kept > 0 {
+		text += fmt.Sprintf(" but for %d iterations in shared memory and %d in the second cache", p.Kept, p.Warm)
 	}
 	return text
 }
@@ -110,6 +115,8 @@ type analysis struct {
 type facts struct {
 	reference core.ValID // the first reduction
 	held      map[holding]int64
+	reloaded  int64 // bytes for each element that are loaded in more than one phase, where they are not held
+	states    int64 // bytes of what all reductions together have for a column
 	err       error
 }
 
@@ -173,7 +180,18 @@ func find(g *scheduler.Segment) (x facts) {
 		}
 		for _, price := range prices {
 			for _, isPacked := range []bool{false, true} {
-				x.held[holding{price, isPacked, reload}] = phases.Choose(price, isPacked).Registers
+				plan := phases.Choose(price, isPacked)
+				x.held[holding{price, isPacked, reload}] = plan.Registers
+				if h := (holding{price, isPacked, reload}); h == (holding{persistence.Tight, true, true}) {
+					for _, v := range plan.LoadedAgain() {
+						x.reloaded += int64(f.Val(v).DType.Size())
+					}
+				}
+			}
+		}
+		if reload {
+			for _, v := range phases.Reductions {
+				x.states += 8 * int64(len(s.Fusion().Expr(s.Fusion().Val(v).Def).Out))
 			}
 		}
 	}

@@ -132,6 +132,19 @@ func (q *Plan) lastReads() []int {
 	return last
 }
 
+// LoadedAgain returns the inputs with elements along the row that are loaded in more than
+// one phase, in order.
+func (q *Plan) LoadedAgain() []core.ValID {
+	last := q.lastReads()
+	var all []core.ValID
+	for _, v := range q.f.Inputs() {
+		if q.f.Val(v).Tensor && q.isFull[v] && !q.held[v] && last[v] > q.at[v] {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
 // copied returns the inputs that are read by copies alone: those are held instead.
 func (p *Phases) copied() map[core.ValID]bool {
 	is := map[core.ValID]bool{}

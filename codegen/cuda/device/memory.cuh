@@ -168,6 +168,29 @@ __device__ inline void moveEvictFirst(void* to, const void* from) {
     move<Bytes>(to, from);
 }
 
+//@ moveReadOnlyEvictLastIf needs moveReadOnly policyEvictFirst policyEvictLast loadBy
+// Of data that no thread writes, which some thread reads soon if last says so, and else nobody.
+template <int Bytes>
+__device__ inline void moveReadOnlyEvictLastIf(void* to, const void* from, bool last) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (Bytes >= 4)
+    loadBy<Bytes, true>(to, from, last ? policyEvictLast() : policyEvictFirst());
+  else
+#endif
+    moveReadOnly<Bytes>(to, from);
+}
+
+//@ moveEvictLastIf needs move policyEvictFirst policyEvictLast loadBy
+template <int Bytes>
+__device__ inline void moveEvictLastIf(void* to, const void* from, bool last) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (Bytes >= 4)
+    loadBy<Bytes, false>(to, from, last ? policyEvictLast() : policyEvictFirst());
+  else
+#endif
+    move<Bytes>(to, from);
+}
+
 //@ storeEvictFirst needs move policyEvictFirst storeBy
 template <int Bytes>
 __device__ inline void storeEvictFirst(void* to, const void* from) {
