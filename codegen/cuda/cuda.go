@@ -205,5 +205,9 @@ func (p *printer) element(a *kir.Access) text {
 	if p.scalars[a.Buffer] {
 		return text{code: p.buffers[a.Buffer], level: levelAtom, simple: simple}
 	}
+	if base, offset := p.fromBase(a); len(offset) > 0 {
+		from := binary("+", atom("%s", p.buffers[a.Buffer]), p.sum(base))
+		return text{code: "(" + from.code + ")[" + p.sum(offset).code + "]", level: levelAtom}
+	}
 	return text{code: p.buffers[a.Buffer] + "[" + p.index(a.Index).code + "]", level: levelAtom, simple: simple}
 }

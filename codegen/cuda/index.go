@@ -123,6 +123,48 @@ func (p *printer) named(terms []scalar.ID) (sum scalar.ID, ok bool) {
 	return sum, ok
 }
 
+// fromBase divides the terms of an index of 32 bits in global memory into those that
+// are the same in loops and those that are added there. Between two additions of
+// integers and one of addresses a compiler cannot choose: it would add the constants
+// of loops that are written out to integers, in an instruction each, where
+// instructions that access memory add them for nothing.
+func (p *printer) fromBase(a *kir.Access) (base, offset []scalar.ID) {
+	t := p.k.Scalars
+	if p.k.Buffers[a.Buffer].Space != kir.Global || t.Op(a.Index) != scalar.Add || p.hoisted[a.Index] != "" || p.wide(a.Index) {
+		return nil, nil
+	}
+	part, isNamed := p.named(t.Args(a.Index))
+	varies := false
+	for _, x := range t.Args(a.Index) {
+		inLoop := false
+		t.Symbols(x, func(s scalar.ID) {
+			inLoop = inLoop || p.k.Symbols[t.Tag(s).Val].Kind == kir.LoopIndex
+		})
+		switch {
+		case isNamed && slices.Contains(t.Args(part), x), !isNamed && !inLoop && t.Op(x) != scalar.Const:
+			base = append(base, x)
+		case !p.isMultiple(x):
+			return nil, nil
+		default:
+			offset, varies = append(offset, x), varies || inLoop
+		}
+	}
+	if len(base) == 0 || !varies {
+		return nil, nil
+	}
+	return base, offset
+}
+
+// isMultiple reports whether x is a constant or one of the index of a loop.
+func (p *printer) isMultiple(x scalar.ID) bool {
+	t := p.k.Scalars
+	if t.Op(x) == scalar.Mul {
+		args := t.Args(x)
+		return len(args) == 2 && p.isMultiple(args[0]) && p.isMultiple(args[1])
+	}
+	return t.Op(x) == scalar.Const || t.Op(x) == scalar.Symbol && p.k.Symbols[t.Tag(x).Val].Kind == kir.LoopIndex
+}
+
 // giveName gives an expression a name until [printer.forget].
 func (p *printer) giveName(id scalar.ID, name string) {
 	p.inScope = append(p.inScope, id)

@@ -137,6 +137,17 @@ func (a *arguments) symbol(s scalar.ID) index {
 	return a.integer(kir.HostValue{Tensor: core.NoVal, Scalar: s, Stride: -1}, name)
 }
 
+// least returns what the schedule was promised that e is not less than.
+func (a *arguments) least(e scalar.ID) int64 {
+	n := a.l.s.Least(e)
+	for x := range a.same {
+		if a.root(x) == e {
+			n = max(n, a.l.s.Least(x))
+		}
+	}
+	return n
+}
+
 // integer returns an integer argument.
 func (a *arguments) integer(h kir.HostValue, name string) index {
 	if id, ok := a.integers[h]; ok {
@@ -146,6 +157,7 @@ func (a *arguments) integer(h kir.HostValue, name string) index {
 	facts := scalar.Unknown()
 	if h.Scalar != scalar.None {
 		facts = l.f.Scalars().Facts(h.Scalar)
+		facts.Lo = max(facts.Lo, a.least(h.Scalar))
 	}
 	if h.Stride >= 0 {
 		facts.Lo = 0

@@ -70,6 +70,8 @@ func Passes() []Pass {
 			Why: "it looks at all accesses of a buffer", run: (*lowering).registers},
 		{Name: "accumulate", Does: "shortens the chains in which a thread adds elements up",
 			Why: "it changes loops that are written out", run: (*lowering).accumulate},
+		{Name: "settle", Does: "leaves tests to those iterations of loops that are written out in which they may fail",
+			Why: "it looks at tests that no other pass takes apart any more", run: (*lowering).settle},
 		{Name: "synchronise", Does: "places shared memory, barriers and waits",
 			Why: "it needs exact indices, and orders whatever the passes before it emit", Complete: true, run: (*lowering).synchronise},
 		{Name: "hoist", Does: "names index expressions that are used again or in deeper loops",

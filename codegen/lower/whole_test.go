@@ -18,7 +18,7 @@ import (
 // which have constant loops, and what is beyond its end is no element. Longer rows are an
 // error of the launch.
 func TestRowsOfManyLengths(t *testing.T) {
-	s, f := heldRows(t, "-1")
+	s, f := heldRows(t, "-1", 0)
 	k, err := lowered(s, Options{})
 	must(t, err)
 	for _, columns := range []int64{0, 1, 7, 8, 9, 95, 96, 97} {
@@ -34,14 +34,35 @@ func TestRowsOfManyLengths(t *testing.T) {
 		require.Empty(t, fusionfuzz.Difference(want[0], got[0], 1e-6), "%d columns", columns)
 	}
 	for _, columns := range []int64{0, 96} { // of which the capacity is a multiple
-		s, f := heldRows(t, strconv.FormatInt(columns, 10))
+		s, f := heldRows(t, strconv.FormatInt(columns, 10), 0)
 		_, err := checkWith(s, f, fusionfuzz.Inputs(f, 1, []int64{3, columns}), Options{})
 		must(t, err)
 	}
 }
 
-// heldRows returns a schedule of x / sum(x) for rows of x of up to 96 columns, and its fusion.
-func heldRows(t *testing.T, columns string) (*schedule.Scheduled, *core.Fusion) {
+// Of rows that are promised to have some elements, those are not tested: only shorter rows
+// would show it, and are an error of the launch.
+func TestRowsOfAtLeast(t *testing.T) {
+	s, f := heldRows(t, "-1", 81)
+	k, err := lowered(s, Options{})
+	must(t, err)
+	require.Contains(t, k.String(), "select(i0 < 10, true, tx + i0*8 < tv0_n1)")
+	for _, columns := range []int64{80, 81, 87, 88, 95, 96} {
+		r := trial.Trial{Scheduled: s, Kernel: k, Inputs: fusionfuzz.Inputs(f, uint64(columns), []int64{3, columns})}
+		got, report, err := r.Simulate(sim.Options{})
+		if columns == 80 {
+			require.EqualError(t, err, "promise_least(): tv0.1 is 80, fewer than the 81 that the schedule relies on")
+			continue
+		}
+		must(t, err, report.Err())
+		want, err := trial.Want(f, r.Inputs, r.Random)
+		must(t, err)
+		require.Empty(t, fusionfuzz.Difference(want[0], got[0], 1e-6), "%d columns", columns)
+	}
+}
+
+// heldRows returns a schedule of x / sum(x) for rows of x of at least that many and up to 96 columns, and its fusion.
+func heldRows(t *testing.T, columns string, least int64) (*schedule.Scheduled, *core.Fusion) {
 	s := parsed(t, strings.ReplaceAll(`%0 = tensor f32 [-1, COLUMNS] contiguity=[yes, yes]
 %1 = exp %0
 %2 = sum %1 dims=[1] keepdim=false dtype=f32
@@ -52,7 +73,7 @@ output %4
 	f := s.Fusion().Clone()
 	out := tv(s, 4)
 	_, err := s.CacheAfter(tv(s, 0), nil)
-	must(t, err, s.SplitWhole(out, 1, 96), s.Split(out, 2, 8, true))
+	must(t, err, s.PromiseLeast(out, 1, least), s.SplitWhole(out, 1, 96), s.Split(out, 2, 8, true))
 	refusals, err := s.TransformLike(out, nil)
 	must(t, err)
 	require.Empty(t, refusals)

@@ -124,8 +124,9 @@ type Scheduled struct {
 	graph    *graph     // nil after an edit
 	script   Script     // calls made by Call
 
-	isPromised bool // some axis was split whole
-	resident   int  // blocks that fit a multiprocessor at a time, at least; 0: nothing is asked
+	isPromised bool    // some axis was split whole
+	least      []least // what else was promised of extents
+	resident   int     // blocks that fit a multiprocessor at a time, at least; 0: nothing is asked
 
 	// verified is a mapping of s as it was, for the next call of Map; nil after an
 	// edit. What else may have changed since is compared: see takeMapping.
@@ -157,7 +158,7 @@ func (s *Scheduled) Clone() *Scheduled {
 	for i := range c.tensors {
 		c.tensors[i].swizzle = slices.Clip(c.tensors[i].swizzle)
 	}
-	c.script = slices.Clip(s.script)
+	c.script, c.least = slices.Clip(s.script), slices.Clip(s.least)
 	return &c
 }
 

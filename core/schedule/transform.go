@@ -102,11 +102,61 @@ func (s *Scheduled) SplitWhole(v core.ValID, axis int, capacity int64) error {
 	return nil
 }
 
-// CheckPromises fails if the sizes of b break what was promised by SplitWhole, of the
-// tensor that it was called on and of those that follow that one's loops.
+// A least is how many elements axes of an extent have at least.
+type least struct {
+	extent scalar.ID
+	number int64
+}
+
+// PromiseLeast promises that an axis of v has no fewer than least elements, whatever
+// sizes the kernel runs on: the iterations of constant loops that lead to no more need
+// no test. It says nothing new of an extent that is computed of several sizes.
+// [Scheduled.CheckPromises] looks whether sizes keep it.
 //
-// Errors: InvalidArgument with the extent and the capacity.
+// Errors: InvalidArgument if there is no such axis, or if it has fewer elements
+// whatever the sizes.
+func (s *Scheduled) PromiseLeast(v core.ValID, axis int, number int64) error {
+	if err := s.checkTensor("promise_least", v); err != nil {
+		return err
+	}
+	a, at, err := s.axisAt("promise_least", v, axis)
+	if err != nil {
+		return err
+	}
+	extent := s.extent(a)
+	if n, isConst := s.f.Scalars().ConstInt(extent); isConst && n < number {
+		return core.InvalidArgumentf("promise_least(): %s has %d elements, fewer than %d", s.axisText(v, at), n, number)
+	}
+	s.least = append(s.least, least{extent, number})
+	return nil
+}
+
+// Least returns how many elements axes of an extent were promised to have, at least.
+func (s *Scheduled) Least(extent scalar.ID) int64 {
+	n := int64(0)
+	for _, x := range s.least {
+		if x.extent == extent {
+			n = max(n, x.number)
+		}
+	}
+	return n
+}
+
+// CheckPromises fails if the sizes of b break what was promised by SplitWhole, of the
+// tensor that it was called on and of those that follow that one's loops, or by
+// PromiseLeast.
+//
+// Errors: InvalidArgument with the extent and what was promised of it.
 func (s *Scheduled) CheckPromises(b *core.Binding) error {
+	for _, x := range s.least {
+		n, err := b.Int(x.extent)
+		if err == nil && n < x.number {
+			err = core.InvalidArgumentf("promise_least(): %s is %d, fewer than the %d that the schedule relies on", s.scalarText(x.extent), n, x.number)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return s.eachPromise(func(_ core.ValID, extent scalar.ID, most int64) error {
 		n, err := b.Int(extent)
 		if err == nil && n > most {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 )
 
 // A split whole has constant extents for a size that is none, whoever follows it, and
@@ -41,6 +42,23 @@ func TestSplitWhole(t *testing.T) {
 			require.EqualError(t, err, "split_whole(): tv0.1 is 13, more than the capacity 12 of the schedule")
 		} else {
 			require.NoError(t, err)
+		}
+	}
+}
+
+// What is promised of the least extent of an axis is checked where sizes are known.
+func TestPromiseLeast(t *testing.T) {
+	s := parsed(t, "%0 = tensor i64 [-1, 7] contiguity=[yes, yes]\n%1 = neg %0\noutput %1\n")
+	out := tv(s, 1)
+	require.EqualError(t, s.PromiseLeast(out, 2, 3), "promise_least(): axis 2 is out of range for tv1, which has 2 axes")
+	require.EqualError(t, s.PromiseLeast(out, 1, 8), "promise_least(): axis 1 of tv1 has 7 elements, fewer than 8")
+	require.NoError(t, s.PromiseLeast(out, 0, 5))
+	for rows, want := range map[int64]string{4: "promise_least(): tv0.0 is 4, fewer than the 5 that the schedule relies on", 5: ""} {
+		b := done[*core.Binding](t)(s.f.Bind([]core.InputValue{{Tensor: true, DType: dtype.Int, Sizes: []int64{rows, 7}}}))
+		if err := s.Clone().CheckPromises(b); want == "" {
+			require.NoError(t, err)
+		} else {
+			require.EqualError(t, err, want)
 		}
 	}
 }

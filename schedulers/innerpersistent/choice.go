@@ -12,7 +12,8 @@ import (
 const (
 	fewElements   = 32       // of a thread, of whatever it holds: more threads do as well up to there
 	mostElements  = 64       // that it may have where a warp has a row
-	mostSteps     = 16       // more than that spill registers, if their elements are loaded one by one
+	mostSteps     = 32       // of a thread, if each is one element
+	mostRows      = 8        // of a block, of which a multiple may be known
 	warp          = 32       // threads up to which a row needs no barrier
 	shortRow      = 2048     // elements up to which a warp has a row
 	block         = 128      // threads of a block, at least

@@ -52,14 +52,30 @@ func (p Params) String() string {
 	return fmt.Sprintf("inner persistent: %d rows a block%s, %d threads a row%s, %d steps of %d elements each, a held byte at %d", p.Rows, memory, p.Threads, blocks, p.Steps, p.Vector, p.Price)
 }
 
-// Width is that of [scheduler.Vectorized].
-func (p Params) Width() int64 { return p.Vector }
+// Width is that of [scheduler.Vectorized]. Where it is known that blocks have as many rows
+// each, no access is tested for the row.
+func (p Params) Width() int64 {
+	if p.Rows > mostRows {
+		return p.Vector
+	}
+	return max(p.Vector, p.Rows)
+}
 
 // holding is what p's plan of what is held depends on.
 func (p Params) holding() holding { return holding{p.Price, p.Vector > 1, p.Shared} }
 
 // capacity is how many elements a row may have.
 func (p Params) capacity() int64 { return p.Threads * p.Cluster * p.Steps * p.Vector }
+
+// least is how many elements a row has at least that has these parameters: all but the
+// last steps of a thread are whole then. 0: it may be empty.
+func (p Params) least() int64 {
+	at, _ := slices.BinarySearch(buckets, p.Steps)
+	if at == 0 || at == len(buckets) || buckets[at] != p.Steps {
+		return 0
+	}
+	return buckets[at-1]*p.Threads*p.Cluster*p.Vector + 1
+}
 
 // Scheduler is the scheduler of this package.
 type Scheduler struct{}

@@ -123,6 +123,9 @@ func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 	n.Reorder(moves)
 	n.Merge(kept, len(order)-kept)
 	n.Merge(0, kept)
+	if least := p.least(); n.Err == nil && least > 0 {
+		n.Err = s.PromiseLeast(v, -1, least)
+	}
 	if n.Err == nil {
 		n.Err = s.SplitWhole(v, -1, p.capacity())
 	}
