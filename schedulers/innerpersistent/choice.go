@@ -18,6 +18,7 @@ const (
 	shortRow      = 2048     // elements up to which a warp has a row
 	block         = 128      // threads of a block, at least
 	smallRows     = 256      // the same of rows that are less than a warp's
+	spreadThreads = 512      // of a row, and of a processor, that few rows get
 	registers     = 64 << 10 // of a processor
 	baseRegisters = 32       // that a thread has beside what it holds
 	mostRegisters = 128
@@ -45,6 +46,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	var all []Params
 	for _, price := range prices {
 		if p, ok := a.fit(price, device); ok {
+			a.spread(&p, device)
 			if all = append(all, p); a.isRoomy(p) {
 				break
 			}
@@ -158,6 +160,23 @@ func (a *analysis) registersOf(p Params) int64 {
 // isRoomy reports whether what p holds costs no threads that would hide the time that
 // memory takes.
 func (a *analysis) isRoomy(p Params) bool { return a.registersOf(p) <= 80 }
+
+// spread gives few rows more threads, with less to do for each, and loads early what is
+// needed last: no other rows of a processor hide what a thread waits for.
+func (a *analysis) spread(p *Params, device scheduler.Device) {
+	most := int64(device.Processors) * spreadThreads
+	if p.Cluster > 1 || a.rows.Count*p.Threads > most {
+		return
+	}
+	vectors := ceilDiv(max(a.rows.Length, 1), p.Vector)
+	for p.Steps > 1 && p.Threads < spreadThreads && 2*a.rows.Count*p.Threads <= most {
+		p.Threads *= 2
+		p.Steps = bucket(ceilDiv(vectors, p.Threads))
+	}
+	p.Rows = a.rowsOf(*p, device)
+	more := ceilDiv(p.Steps*p.Vector*a.facts.shared, 4)
+	p.Early = more > 0 && a.registersOf(*p)+more <= registers/max(p.Threads, block)
+}
 
 // rowsOf returns the rows of a block: enough for a block of threads, if there are blocks
 // enough then.

@@ -38,6 +38,7 @@ type Params struct {
 	Rows    int64             // of a block
 	Shared  bool              // inputs that are needed again are in shared memory
 	Price   persistence.Price // of what is held in registers
+	Early   bool              // what all rows have in common is loaded before they are reduced
 }
 
 func (p Params) String() string {
@@ -45,11 +46,14 @@ func (p Params) String() string {
 	if p.Cluster > 1 {
 		blocks = fmt.Sprintf(" in each of %d blocks", p.Cluster)
 	}
-	memory := ""
+	memory, early := "", ""
 	if p.Shared {
 		memory = " in shared memory"
 	}
-	return fmt.Sprintf("inner persistent: %d rows a block%s, %d threads a row%s, %d steps of %d elements each, a held byte at %d", p.Rows, memory, p.Threads, blocks, p.Steps, p.Vector, p.Price)
+	if p.Early {
+		early = ", what rows have in common loaded first"
+	}
+	return fmt.Sprintf("inner persistent: %d rows a block%s, %d threads a row%s, %d steps of %d elements each, a held byte at %d%s", p.Rows, memory, p.Threads, blocks, p.Steps, p.Vector, p.Price, early)
 }
 
 // Width is that of [scheduler.Vectorized]. Where it is known that blocks have as many rows
@@ -127,6 +131,7 @@ type analysis struct {
 type facts struct {
 	reference core.ValID // the first reduction
 	held      map[holding]held
+	shared    int64 // bytes for each element of a row of the inputs that all rows have in common
 	err       error
 }
 
@@ -196,6 +201,11 @@ func find(g *scheduler.Segment) (x facts) {
 		return facts{err: err}
 	case u != core.NoVal:
 		return refuse("reference", u, "%s has dimensions that are not those of the rows that are reduced to %s", f.Name(u), f.Name(x.reference))
+	}
+	for _, v := range s.Fusion().Inputs() {
+		if t := s.Fusion().Val(v); t.Tensor && phases.IsFull(v) && phases.IsShared(v) {
+			x.shared += int64(t.DType.Size())
+		}
 	}
 	x.held = map[holding]held{}
 	for _, price := range prices {

@@ -1,6 +1,8 @@
 package innerpersistent
 
 import (
+	"slices"
+
 	"nvfuser_go/core"
 	"nvfuser_go/core/schedule"
 	"nvfuser_go/schedulers/persistence"
@@ -63,7 +65,23 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	if err := a.rows.Vectorize(s, a.rows.Pitch(p.Vector)); err != nil {
 		return err
 	}
-	return scheduler.Finish(s, reference)
+	if err := scheduler.ParallelizeLike(s, reference, nil); err != nil {
+		return err
+	}
+	tensors := s.Tensors()
+	if p.Early {
+		tensors = slices.DeleteFunc(slices.Clone(tensors), func(v core.ValID) bool { return isSharedCopy(s.Fusion(), phases, v) })
+	}
+	return s.InlineMost(tensors, nil)
+}
+
+// isSharedCopy reports whether v is a copy of what all rows have in common.
+func isSharedCopy(f *core.Fusion, phases *persistence.Phases, v core.ValID) bool {
+	if f.Val(v).Def == core.NoExpr || f.Expr(f.Val(v).Def).Op != core.SetOp {
+		return false
+	}
+	from := f.TensorArgs(f.Expr(f.Val(v).Def))[0]
+	return f.Val(from).Input && phases.IsFull(from) && phases.IsShared(from)
 }
 
 // holdPacked lets phases unpack what is held anew. Else a compiler keeps what the first

@@ -14,6 +14,7 @@ const (
 	innerBlock   = 128      // threads of a block at least, of an inner reduction
 	fewRowsBlock = 512      // the same where several blocks share a row
 	largeBlock   = 1024     // of a reduction to one number, and of a row at most
+	heavyBlock   = 512      // threads of a row at most whose elements take much to compute: see heavyResident
 	outerBlock   = 512      // threads of a block of an outer reduction
 	fewestLanes  = 8        // of a row
 	innerFlight  = 64       // bytes that a thread has asked for at a time, at most
@@ -25,6 +26,10 @@ const (
 	// residentThreads are those of a processor, at least, where blocks are not larger. Not
 	// told so, ptxas keeps registers to 32 and has loads of a step wait for each other.
 	residentThreads = 512
+	// heavyResident blocks of heavyBlock threads have 64 registers each. Of blocks of 1024
+	// there is one with more than 32, and with those a cross entropy loads one vector at a
+	// time.
+	heavyResident = 2
 )
 
 // A layout is the space of a segment, whose dimensions are kept or reduced.
@@ -35,6 +40,7 @@ type layout struct {
 	isMerged      bool   // what lies along x is all of its kind, without vectors
 	kept, reduced int64  // elements; 0 if there are none
 	states        int    // that are kept for a result, of all reductions
+	isHeavy       bool   // some reduction keeps several for a result, and computes much for an element
 	isExact       bool   // parts of results are what the types of the results hold
 }
 
@@ -57,6 +63,7 @@ func newLayout(f *core.Fusion, p *space.Space) layout {
 		op := f.Expr(f.Val(v).Def).Op
 		selects := op == core.MaxOp || op == core.MinOp
 		l.states += len(f.Expr(f.Val(v).Def).Out)
+		l.isHeavy = l.isHeavy || len(f.Expr(f.Val(v).Def).Out) > 1
 		l.isExact = l.isExact && (selects || !f.Val(v).DType.IsReducedFloat())
 	}
 	return l
@@ -131,8 +138,8 @@ func (l *layout) inner(e, read int64, device scheduler.Device) Params {
 	vectors := ceilDiv(along, e) * (l.reduced / along)
 	p := Params{Inner: true, Vector: e, Rows: 1, Blocks: 1}
 	processors, large := int64(device.Processors), int64(largeBlock)
-	if l.states > 2 { // each thread has all that it adds at once in registers
-		large /= 2
+	if l.states > 2 || l.isHeavy { // each thread has all that it adds at once in registers
+		large = heavyBlock
 	}
 	if l.kept == 1 {
 		p.Unroll = min(floor2(innerFlight/2/read), mostUnroll)

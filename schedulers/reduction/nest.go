@@ -70,7 +70,10 @@ func (b *builder) schedule(all []core.ValID) error {
 	if err := scheduler.ParallelizeLike(b.s, parts[0], like); err != nil {
 		return err
 	}
-	if threads := b.Lanes * b.Rows; threads <= residentThreads {
+	switch threads := b.Lanes * b.Rows; {
+	case b.Inner && b.layout.isHeavy && threads == heavyBlock:
+		b.s.SetResidentBlocks(heavyResident)
+	case threads <= residentThreads:
 		b.s.SetResidentBlocks(int(min(residentThreads/threads, mostResident)))
 	}
 	return b.s.InlineMost(nil, b.apart)
