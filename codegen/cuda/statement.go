@@ -237,6 +237,13 @@ func (p *printer) statement(s kir.Statement) {
 		p.line("waitAsync<%d>();", s.Pending)
 	case kir.Barrier:
 		p.barrier(&s)
+	case kir.ClusterStart:
+		name := "tellStart"
+		if s.Wait {
+			name = "waitForStarts"
+		}
+		p.need(name)
+		p.line("%s();", name)
 	case kir.Fence:
 		p.fence(s.Scope)
 	case kir.AtomicAdd:

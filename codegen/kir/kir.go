@@ -289,6 +289,12 @@ type (
 		Semaphore Access
 	}
 
+	// ClusterStart tells the other blocks of the cluster that this one has started, or
+	// with Wait waits until all of them have, which a block does once, after the other
+	// and before it first sends something. No Barrier of the cluster comes between the
+	// two. It orders no accesses.
+	ClusterStart struct{ Wait bool }
+
 	// Fence orders the thread's accesses before and after it, as seen by Scope.
 	// What a Barrier ordered before it counts as the thread's own. A thread that
 	// publishes by an AtomicAdd needs one between its block's last Barrier and
@@ -368,18 +374,19 @@ const (
 	UnrollNone
 )
 
-func (Declare) statement()     {}
-func (Assign) statement()      {}
-func (Send) statement()        {}
-func (Move) statement()        {}
-func (AsyncCopy) statement()   {}
-func (Opaque) statement()      {}
-func (AsyncCommit) statement() {}
-func (AsyncWait) statement()   {}
-func (Barrier) statement()     {}
-func (Fence) statement()       {}
-func (AtomicAdd) statement()   {}
-func (Let) statement()         {}
-func (Hoist) statement()       {}
-func (*For) statement()        {}
-func (*If) statement()         {}
+func (Declare) statement()      {}
+func (Assign) statement()       {}
+func (Send) statement()         {}
+func (Move) statement()         {}
+func (AsyncCopy) statement()    {}
+func (Opaque) statement()       {}
+func (AsyncCommit) statement()  {}
+func (AsyncWait) statement()    {}
+func (ClusterStart) statement() {}
+func (Barrier) statement()      {}
+func (Fence) statement()        {}
+func (AtomicAdd) statement()    {}
+func (Let) statement()          {}
+func (Hoist) statement()        {}
+func (*For) statement()         {}
+func (*If) statement()          {}

@@ -185,6 +185,11 @@ func (p *printer) head(s Statement) string {
 			return "barrier grid " + p.access(&s.Semaphore)
 		}
 		return "barrier " + s.Scope.String()
+	case ClusterStart:
+		if s.Wait {
+			return "wait for starts of the cluster"
+		}
+		return "start in the cluster"
 	case Fence:
 		return "fence " + s.Scope.String()
 	case AtomicAdd:

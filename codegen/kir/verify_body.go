@@ -97,6 +97,8 @@ func (v *verifier) leaf(s Statement, agree granule) {
 		}
 	case Barrier:
 		v.barrier(&s, agree)
+	case ClusterStart:
+		v.barrier(&Barrier{Scope: ClusterScope}, agree)
 	default:
 		v.problem("%T is not a statement", s)
 	}

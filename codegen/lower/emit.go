@@ -29,9 +29,25 @@ func (l *lowering) nests() error {
 	l.starting = l.b.If(l.t.Bool(true), func() {}, nil)
 	err := l.block(l.m.Tree(), nil)
 	if len(l.starting.Then) > 0 { // no block sends before all have started
-		l.starting.Then = append(l.starting.Then, kir.Barrier{Scope: kir.ClusterScope})
+		l.starting.Then = append(l.starting.Then, kir.ClusterStart{})
+		k := l.b.Kernel()
+		first := slices.IndexFunc(k.Body, sends)
+		k.Body = slices.Insert(k.Body, first, kir.Statement(kir.ClusterStart{Wait: true}))
 	}
 	return err
+}
+
+// sends reports whether s has a send.
+func sends(s kir.Statement) bool {
+	switch s := s.(type) {
+	case kir.Send:
+		return true
+	case *kir.For:
+		return slices.ContainsFunc(s.Body, sends)
+	case *kir.If:
+		return slices.ContainsFunc(s.Then, sends) || slices.ContainsFunc(s.Else, sends)
+	}
+	return false
 }
 
 // flat returns b with, in the place of conditions that are decided, what is done.

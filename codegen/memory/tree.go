@@ -199,7 +199,7 @@ func (b *tree) fill(n *node, in *block) {
 		b.lets[p.k.Symbols[s.Symbol].Expr] = n.loops
 	case kir.AsyncCommit:
 		n.tracked, n.copies = true, true
-	case kir.AsyncWait, kir.Barrier, kir.Fence:
+	case kir.AsyncWait, kir.Barrier, kir.ClusterStart, kir.Fence:
 		n.tracked = true
 	}
 }

@@ -45,6 +45,7 @@ type block struct {
 	// Of a cluster.
 	peers    []*block   // by rank, b among them
 	meets    *statement // the barrier that it is at
+	starts   starting
 	ended    bool
 	received []sent // by rank: the last element that a block has sent
 
@@ -88,7 +89,7 @@ func newBlock(m *machine) *block {
 
 // start makes b the block with a number, with nothing in its memory.
 func (b *block) start(number int32) {
-	b.number, b.epoch, b.known, b.publications = number, 0, nil, nil
+	b.number, b.epoch, b.known, b.publications, b.starts = number, 0, nil, nil, untold
 	clear(b.shared.cells)
 	for l := range b.copies {
 		b.copies[l] = b.copies[l][:0]

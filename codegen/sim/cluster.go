@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 )
 
 // launchClusters runs one cluster after the other. Its blocks are coroutines that
@@ -55,8 +56,45 @@ func (m *machine) cluster(first, size int32) bool {
 			m.notMet(blocks)
 			return false
 		}
-		met(blocks)
+		if slices.ContainsFunc(blocks, func(b *block) bool { return b.starts != waitsForStarts }) {
+			met(blocks)
+		}
+		for _, b := range blocks {
+			if b.starts == waitsForStarts {
+				b.starts = allStarted
+			}
+		}
 	}
+}
+
+// A starting is how far a block has come with the others of its cluster.
+type starting uint8
+
+const (
+	untold starting = iota // it has not said that it has started
+	told
+	waitsForStarts
+	allStarted
+)
+
+// clusterStart tells the other blocks of the cluster that b has started, or waits until
+// they have.
+func (b *block) clusterStart(at *statement, isWait bool) bool {
+	b.converged(at)
+	switch {
+	case isWait && b.starts != told:
+		b.found(Finding{Kind: Deadlock, Detail: "the block waits for starts of the cluster and has not told its own, or waited before"}, at)
+		b.m.stuck = true
+		return false
+	case !isWait:
+		b.starts = told
+		return true
+	case b.peers == nil:
+		b.starts = allStarted
+		return true
+	}
+	b.starts, b.meets = waitsForStarts, at
+	return b.yield()
 }
 
 // notMet reports that some blocks of a cluster wait for others that have ended.
@@ -79,6 +117,11 @@ func (m *machine) notMet(blocks []*block) {
 // clusterBarrier waits for the other blocks of the cluster.
 func (b *block) clusterBarrier(at *statement) bool {
 	b.converged(at)
+	if b.starts == told {
+		b.found(Finding{Kind: Deadlock, Detail: "a barrier of the cluster comes before the block has waited for starts"}, at)
+		b.m.stuck = true
+		return false
+	}
 	if b.peers == nil {
 		b.syncBlock()
 		return true
@@ -112,7 +155,7 @@ func (b *block) send(a *access, rank int32, x *lanes) {
 			continue
 		}
 		peer := b.peers[r]
-		if f.Kind = NoPeer; peer != b && (peer.ended || b.knows(l, peer.number) == 0) {
+		if f.Kind = NoPeer; peer != b && (peer.ended || b.starts != allStarted && b.knows(l, peer.number) == 0) {
 			f.Detail = fmt.Sprintf("block %d of the cluster may not have started", r)
 			if peer.ended {
 				f.Detail = fmt.Sprintf("block %d of the cluster has ended", r)

@@ -122,6 +122,8 @@ func (p *program) statement(x *statement, s kir.Statement) error {
 		x.effect(func(b *block) { b.asyncWait(s.Pending) })
 	case kir.Barrier:
 		return p.barrier(x, s)
+	case kir.ClusterStart:
+		x.run = func(b *block) bool { return b.clusterStart(x, s.Wait) }
 	case kir.Fence:
 		x.effect(func(b *block) {
 			if s.Scope == kir.GridScope {

@@ -43,7 +43,7 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 		case kir.AsyncWait:
 			emit("without "+text, "", with())
 			emit("one group more pending at "+text, "", with(kir.AsyncWait{Pending: s.Pending + 1}))
-		case kir.AsyncCommit, kir.Fence:
+		case kir.AsyncCommit, kir.ClusterStart, kir.Fence:
 			emit("without "+text, "", with())
 		case kir.Assign:
 			if k.Values[s.Value].Kind == kir.Constant {

@@ -68,6 +68,24 @@ __device__ inline void clusterBarrier() {
 #endif
 }
 
+//@ tellStart
+// Tells the other blocks of the cluster that this one has started.
+__device__ inline void tellStart() {
+#ifdef __CUDA_ARCH__
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+}
+
+//@ waitForStarts
+// Waits until all blocks of the cluster have called tellStart().
+__device__ inline void waitForStarts() {
+#ifdef __CUDA_ARCH__
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+#else
+  host::clusterBarrier();
+#endif
+}
+
 //@ clusterFence
 __device__ inline void clusterFence() {
 #ifdef __CUDA_ARCH__
