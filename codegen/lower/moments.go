@@ -36,7 +36,7 @@ var moments = &state{
 	merge:    (*lowering).mergeMoments,
 	mergeAll: (*lowering).mergeAllMoments,
 	counts:   func(*fold) bool { return true },
-	nested:   true,
+	enough:   maxTogether,
 }
 
 // addToMoments adds elements in groups of a power of two: the sum of equal ones is exact

@@ -30,6 +30,7 @@ var maxExpSum = &state{
 	addAll:    (*lowering).addExponentials,
 	merge:     (*lowering).mergeMaxExpSum,
 	mergeAll:  (*lowering).mergeAllMaxExpSum,
+	enough:    8, // scaling the sum costs as much as one of them
 	symmetric: true,
 	// An element of minus infinity adds nothing to a part with a larger one. To a part
 	// without it adds NaN, which is right unless there are no elements at all.

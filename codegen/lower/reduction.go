@@ -40,8 +40,8 @@ type state struct {
 	// the instructions that a merge has at each step; nil: they are merged in pairs.
 	mergeAll func(l *lowering, f fold, parts [][]kir.ValueID, by lanes) []kir.ValueID
 
-	nested    bool // elements of nested loops are added at once: it saves more than their registers cost
-	symmetric bool // a merged with b has the bits of b merged with a
+	enough    int64 // elements of inner loops that are not added together with those of one around: more would cost more registers than they save
+	symmetric bool  // a merged with b has the bits of b merged with a
 }
 
 // Lanes are threads that each have parts: what all of them have is folded by a row that is

@@ -116,7 +116,7 @@ func (a *accumulation) groups(b *kir.Block, around group) (list []*group) {
 // choose sorts the loops of a group, and reports whether the iterations of s are to
 // be added together.
 func (a *accumulation) choose(s *kir.For, g *group) bool {
-	count := int64(1)
+	count, inner := int64(1), int64(1)
 	for i := range g.loops {
 		l := &g.loops[i]
 		for _, d := range g.dst {
@@ -125,8 +125,11 @@ func (a *accumulation) choose(s *kir.For, g *group) bool {
 		if !l.isKept {
 			count *= l.n
 		}
+		if i > 0 && !l.isKept {
+			inner *= l.n
+		}
 	}
-	if !g.fold.state.nested && len(g.loops) > 1 {
+	if len(g.loops) > 1 && inner >= g.fold.state.enough {
 		return false
 	}
 	return !g.loops[0].isKept && count <= maxTogether && a.isAlone(s, g.addition) && (a.counts(g) || !g.inIf)
