@@ -351,7 +351,7 @@ var WelfordOp = def(OpInfo{Name: "welford", Results: []string{"avg", "var_sum", 
 		}
 		return f.appendExpr(op, []Arg{TensorOf(v), args[1]})
 	},
-	Infer: inferWelford, NeedsWhole: reducedDims, Eval: evalWelford, Merge: WelfordMergeOp, Cost: 8,
+	Infer: inferWelford, NeedsWhole: reducedDims, Eval: evalWelford, Merge: WelfordMergeOp, Cost: 5,
 	TorchCall: "rows.welford(arg, dims)",
 	Torch:     "(lambda a, d: (a.mean(d), ((a - a.mean(d, keepdim=True)) ** 2).sum(d), torch.ones_like(a).sum(d)))(arg.double(), dims)",
 	Doc: "The mean of the elements of arg along dims, the sum of the squares of their distances from it, and their number (of dtype Int). " +

@@ -83,7 +83,7 @@ func (a *accumulation) together(s *kir.For) (before, after kir.Block) {
 		k.Buffers[g.each].Align, k.Buffers[g.each].Registers = 16, true
 		before = append(before, kir.Declare{Buffer: g.each})
 		a.collectElements(g, a.b.At(g.each, own...))
-		after = append(after, a.b.If(a.t.Bool(true), func() { a.addKept(g, 0, map[scalar.ID]scalar.ID{}) }, nil).Then...)
+		after = append(after, a.b.If(a.t.Bool(true), func() { a.addGroup(g) }, nil).Then...)
 	}
 	return before, after
 }
@@ -177,36 +177,52 @@ func (a *accumulation) collectElements(g *group, own kir.Access) {
 	}
 }
 
-// addKept emits the loops of a group that are kept, from number i on, and in them what
-// adds the elements. with has the values of those around.
-func (a *accumulation) addKept(g *group, i int, with map[scalar.ID]scalar.ID) {
-	for ; i < len(g.loops); i++ {
-		if l := g.loops[i]; l.isKept {
-			a.repeat(l, with, func() { a.addKept(g, i+1, with) })
-			return
-		}
-	}
-	var all, varying []loop
-	cond := a.at(g.cond, with)
+// addGroup emits the loops of a group that are kept, and in them what adds the elements: all
+// at once where the condition holds for all, else those of which it is the same.
+func (a *accumulation) addGroup(g *group) {
+	var kept, varying []loop
+	ofKept := false
 	for _, l := range g.loops {
-		switch {
-		case l.isKept:
-		case a.reads(cond, l.symbol):
+		isRead := a.reads(g.cond, l.symbol)
+		if l.isKept {
+			kept, ofKept = append(kept, l), ofKept || isRead
+		} else if isRead {
 			varying = append(varying, l)
-			fallthrough
-		default:
-			all = append(all, l)
 		}
 	}
-	if len(varying) == 0 {
-		a.whenever(cond, func() { a.addElements(g, all, with) })
+	all := func(with values) { a.addElements(g, with) }
+	some := func(with values) { a.addSome(g, varying, with) }
+	divide := func(with values, all, some func()) {
+		switch cond := a.always(a.at(g.cond, with), varying); len(varying) {
+		case 0:
+			a.whenever(cond, all)
+		default:
+			a.b.If(cond, all, some)
+		}
+	}
+	if ofKept {
+		a.nest(kept, values{}, func(with values) {
+			divide(with, func() { all(with) }, func() { some(with) })
+		})
 		return
 	}
-	a.b.If(a.always(cond, varying), func() { a.addElements(g, all, with) }, func() { a.addSome(g, cond, varying, all, with) })
+	divide(nil, func() { a.nest(kept, values{}, all) }, func() { a.nest(kept, values{}, some) })
+}
+
+// Values are those of the symbols of loops.
+type values map[scalar.ID]scalar.ID
+
+// nest emits loops around body.
+func (a *accumulation) nest(loops []loop, with values, body func(values)) {
+	if len(loops) == 0 {
+		body(with)
+		return
+	}
+	a.repeat(loops[0], with, func() { a.nest(loops[1:], with, body) })
 }
 
 // repeat emits a loop again.
-func (a *accumulation) repeat(l loop, with map[scalar.ID]scalar.ID, body func()) {
+func (a *accumulation) repeat(l loop, with values, body func()) {
 	a.b.Repeat(a.loopName(), l.n, kir.UnrollFull, func(i index) {
 		with[l.symbol] = i
 		body()
@@ -215,7 +231,7 @@ func (a *accumulation) repeat(l loop, with map[scalar.ID]scalar.ID, body func())
 }
 
 // at returns an expression with these values of symbols.
-func (a *accumulation) at(e scalar.ID, with map[scalar.ID]scalar.ID) scalar.ID {
+func (a *accumulation) at(e scalar.ID, with values) scalar.ID {
 	return a.t.Substitute(e, func(symbol scalar.ID) (scalar.ID, bool) {
 		v, ok := with[symbol]
 		return v, ok
@@ -229,49 +245,41 @@ func (a *accumulation) always(cond scalar.ID, loops []loop) scalar.ID {
 	}
 	all := a.t.Bool(true)
 	for i := range loops[0].n {
-		one := a.at(cond, map[scalar.ID]scalar.ID{loops[0].symbol: a.t.Int(i)})
+		one := a.at(cond, values{loops[0].symbol: a.t.Int(i)})
 		all = a.t.And(all, a.always(one, loops[1:]))
 	}
 	return all
 }
 
-// addSome adds those elements for which cond holds: together those for which it is the
-// same.
-func (a *accumulation) addSome(g *group, cond scalar.ID, varying, all []loop, with map[scalar.ID]scalar.ID) {
-	if len(varying) > 0 {
-		a.repeat(varying[0], with, func() { a.addSome(g, cond, varying[1:], all, with) })
-		return
-	}
-	a.whenever(a.at(cond, with), func() { a.addElements(g, all, with) })
+// addSome adds those elements of a group for which its condition holds: together those for
+// which it is the same.
+func (a *accumulation) addSome(g *group, varying []loop, with values) {
+	a.nest(varying, with, func(with values) {
+		a.whenever(a.at(g.cond, with), func() { a.addElements(g, with) })
+	})
 }
 
-// addElements adds the elements of all iterations of loops but those that have a value.
-func (a *accumulation) addElements(g *group, loops []loop, with map[scalar.ID]scalar.ID) {
+// addElements adds the elements of all iterations of the loops of a group that have no
+// value.
+func (a *accumulation) addElements(g *group, with values) {
 	var elements []kir.ValueID
-	var visit func(rest []loop, at map[scalar.ID]scalar.ID)
-	visit = func(rest []loop, at map[scalar.ID]scalar.ID) {
-		if len(rest) == 0 {
-			own := make([]scalar.ID, len(g.loops))
-			for i, l := range g.loops {
-				own[i] = at[l.symbol]
-			}
+	var visit func(own []scalar.ID)
+	visit = func(own []scalar.ID) {
+		if len(own) == len(g.loops) {
 			elements = append(elements, a.loadFrom(a.b.At(g.each, own...)))
 			return
 		}
-		if _, ok := with[rest[0].symbol]; ok {
-			visit(rest[1:], at)
+		own = slices.Clip(own)
+		l := g.loops[len(own)]
+		if v, ok := with[l.symbol]; ok {
+			visit(append(own, v))
 			return
 		}
-		for i := range rest[0].n {
-			at[rest[0].symbol] = a.t.Int(i)
-			visit(rest[1:], at)
+		for i := range l.n {
+			visit(append(own, a.t.Int(i)))
 		}
 	}
-	at := map[scalar.ID]scalar.ID{}
-	for s, v := range with {
-		at[s] = v
-	}
-	visit(loops, at)
+	visit(nil)
 	dst, old := make([]kir.Access, len(g.dst)), make([]kir.ValueID, len(g.dst))
 	for i, d := range g.dst {
 		coords := make([]scalar.ID, len(d.Coords))
