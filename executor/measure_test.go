@@ -171,3 +171,33 @@ func TestCalibrated(t *testing.T) {
 	require.ErrorAs(t, err, &mistake)
 	require.ErrorContains(t, err, "the calibration "+file+": ")
 }
+
+// TestEstimated: what a kernel moves, and how long that takes.
+func TestEstimated(t *testing.T) {
+	const n = 1 << 26
+	dirty := func(k model.Kernel) float64 { return model.H100.Time(k, model.Dirty) }
+	matrix := func(strides ...int64) executor.Input { return onDevice(0, 0x1000, []int64{1 << 13, 1 << 13}, strides) }
+	const sumText = "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n%1 = sum %0 dims=[1] keepdim=false dtype=f32\noutput %1\n"
+	for _, x := range []struct {
+		text          string
+		inputs        []executor.Input
+		read, written int64
+		us            float64
+	}{
+		{reluText, []executor.Input{vector(0x1000, n)}, 4 * n, 4 * n, dirty(model.Kernel{Read: 4 * n, Written: 4 * n})},
+		{updateText, []executor.Input{vector(0x1000, n), vector(0x80000000, n)}, 8 * n, 4 * n, dirty(model.Kernel{Read: 8 * n, Written: 4 * n})},
+		{"%0 = tensor f32 [-1] contiguity=[yes]\noutput %0\n", []executor.Input{vector(0x1000, n)}, 4 * n, 4 * n, dirty(model.Kernel{Read: 4 * n, Written: 4 * n})},
+		{sumText, []executor.Input{matrix(1<<13, 1)}, 4 * n, 4 << 13, dirty(model.Kernel{Read: 4 * n})},
+		{strings.Replace(sumText, "yes, yes", "no, yes", 1), []executor.Input{matrix(0, 1)}, 4 << 13, 4 << 13, 0}, // rows that are one
+		{reluText, []executor.Input{vector(0x1000, 1)}, 4, 4, dirty(model.Kernel{Read: 4, Written: 4})},
+	} {
+		e, err := deviceExecutor(t, h100s(1), x.text).Explain(x.inputs, executor.Options{}, nil)
+		requireNoError(t, err)
+		require.Len(t, e.Segments, 1, x.text)
+		m := e.Segments[0].Memory
+		require.Equal(t, [2]int64{x.read, x.written}, [2]int64{m.Read, m.Written}, x.text)
+		if x.us > 0 {
+			require.InEpsilon(t, x.us, m.Estimated, 0.05, x.text)
+		}
+	}
+}
