@@ -434,8 +434,11 @@ class FusionExecutorCache:
         for inputs that do not fit.
         """
         plain, _ = prepare(inputs)
-        devices = [x.device for x in plain if isinstance(x, torch.Tensor) and x.is_cuda]
-        stream = torch.cuda.current_stream(devices[0]).cuda_stream if devices else None
+        tensors = [x for x in plain if isinstance(x, torch.Tensor)]
+        devices = [x.device for x in tensors if x.is_cuda]
+        stream = None
+        if devices or (not tensors and torch.cuda.is_available()):
+            stream = torch.cuda.current_stream(*devices[:1]).cuda_stream
         return explanation.parsed(self._executor.explain(plain, stream))
 
     def _show(self, inputs: Iterable[Any], device: Any, *request: str) -> str:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -63,13 +64,23 @@ func TestMeasured(t *testing.T) {
 		bound := 0
 		for line := range strings.Lines(in) {
 			var k model.Kernel
-			var measured [2]float64
-			var name string
-			n, err := fmt.Sscan(line, &k.Read, &k.Written, &measured[model.Dirty], &measured[model.Clean], &name)
-			require.NoError(t, err, "%d of %s", n, line)
-			name = strings.TrimSpace(line[strings.Index(line, name):])
+			words := strings.Fields(line)
+			name := strings.TrimSpace(line[strings.Index(line, words[3])+len(words[3]):])
+			_, err := fmt.Sscan(line, &k.Read, &k.Written)
+			require.NoError(t, err)
+			measured := map[model.State]float64{}
+			for s, word := range map[model.State]string{model.Dirty: words[2], model.Clean: words[3]} {
+				if word != "-" {
+					measured[s], err = strconv.ParseFloat(word, 64)
+					require.NoError(t, err)
+				}
+			}
 			for _, s := range []model.State{model.Dirty, model.Clean} {
 				us := model.H100.Time(k, s)
+				if measured[s] == 0 {
+					fmt.Fprintf(&b, "%6.1f      -     -   ", us)
+					continue
+				}
 				percent := 100 * (us/measured[s] - 1)
 				fmt.Fprintf(&b, "%6.1f %6.1f %5.1f   ", us, measured[s], percent)
 				copied := model.Kernel{Read: (k.Read + k.Written) / 2, Written: (k.Read + k.Written) / 2}
@@ -80,7 +91,7 @@ func TestMeasured(t *testing.T) {
 			}
 			fmt.Fprintln(&b, name)
 		}
-		require.Greater(t, bound, 80)
+		require.Greater(t, bound, 110)
 		return b.String()
 	})
 }
