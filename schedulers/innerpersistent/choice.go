@@ -24,7 +24,8 @@ const (
 	mostRegisters = 128
 
 	clusterThreads = 256      // of a block of a cluster, at least
-	clusterBytes   = 32 << 10 // that a block of it holds, where it may have more blocks
+	clusterBytes   = 32 << 10 // that a block of it holds in registers, where it may have more blocks
+	sharedBytes    = 64 << 10 // the same in shared memory: three blocks a processor, so that some load while others compute
 	threadBytes    = 128      // of a thread's part of a row in shared memory, at most, where it may have more threads
 	exchangeBytes  = 6 << 10  // of shared memory that threads may need to exchange what they reduce
 )
@@ -113,7 +114,7 @@ func (a *analysis) fitShared(p Params, device scheduler.Device) (Params, bool) {
 		}
 	}
 	row := bytes * a.rows.Length
-	for p.Cluster = 2; 2*p.Cluster <= int64(device.Cluster) && row > p.Cluster*clusterBytes; {
+	for p.Cluster = 2; 2*p.Cluster <= int64(device.Cluster) && row > p.Cluster*sharedBytes; {
 		p.Cluster *= 2
 	}
 	for p.Threads = clusterThreads; 2*p.Threads <= int64(device.Threads) && row > p.Cluster*p.Threads*threadBytes; {

@@ -61,7 +61,7 @@ output %3
 [4096, 65536]
 `)
 	device := scheduler.Hopper
-	require.Equal(t, int64(8), Scheduler{}.Candidates(g, device)[0].(Params).Cluster)
+	require.Equal(t, int64(4), Scheduler{}.Candidates(g, device)[0].(Params).Cluster)
 	device.Cluster = 1
 	require.Equal(t, "row too wide", Scheduler{}.Accept(g, device)[0].Rule)
 }
