@@ -30,6 +30,14 @@ const (
 	// there is one with more than 32, and with those a cross entropy loads one vector at a
 	// time.
 	heavyResident = 2
+	// A thread takes so many vectors of a row, so that merging the parts of threads costs
+	// little beside adding the elements up; more where merging costs more, as long as there
+	// are as many threads of a processor for all rows.
+	rowVectors, stateVectors = 4, 16
+	fewestThreads            = 384
+	// stateBlock is how many threads a row has at most whose state a thread adds many
+	// elements to at once: 82 registers in a var_mean of bfloat16.
+	stateBlock = 256
 )
 
 // A layout is the space of a segment, whose dimensions are kept or reduced.
@@ -138,7 +146,10 @@ func (l *layout) inner(e, read int64, device scheduler.Device) Params {
 	vectors := ceilDiv(along, e) * (l.reduced / along)
 	p := Params{Inner: true, Vector: e, Rows: 1, Blocks: 1}
 	processors, large := int64(device.Processors), int64(largeBlock)
-	if l.states > 2 || l.isHeavy { // each thread has all that it adds at once in registers
+	switch {
+	case l.states > 2:
+		large = stateBlock
+	case l.isHeavy:
 		large = heavyBlock
 	}
 	if l.kept == 1 {
@@ -149,7 +160,14 @@ func (l *layout) inner(e, read int64, device scheduler.Device) Params {
 		return p
 	}
 	most := clamp(floor2(innerFlight/read), 1, mostUnroll)
-	p.Lanes = clamp(floor2(vectors/4), min(fewestLanes, ceil2(vectors)), large)
+	p.Lanes = clamp(floor2(vectors/rowVectors), min(fewestLanes, ceil2(vectors)), large)
+	if l.states > 2 {
+		most := p.Lanes
+		p.Lanes = clamp(floor2(vectors/stateVectors), min(fewestLanes, most), most)
+		for p.Lanes < most && l.kept*p.Lanes < processors*fewestThreads {
+			p.Lanes *= 2
+		}
+	}
 	if vectors <= 2 {
 		p.Lanes = 1
 	}
@@ -160,7 +178,7 @@ func (l *layout) inner(e, read int64, device scheduler.Device) Params {
 	p.Unroll = clamp(floor2(vectors/p.Lanes), 1, most)
 	if p.Rows == 1 && l.kept < processors {
 		q := p
-		q.Lanes = fewRowsBlock
+		q.Lanes = min(fewRowsBlock, large)
 		q.Unroll = clamp(floor2(vectors/q.Lanes), 1, most)
 		if q.Blocks = share(2*processors/l.kept, ceilDiv(vectors, q.Lanes*q.Unroll)); q.Blocks > 1 {
 			return q
