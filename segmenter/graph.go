@@ -28,7 +28,6 @@ type node struct {
 	across  string       // what reduces says of a reduction of the same along all other axes
 	kept    float64      // elements that a reduction leaves
 	outer   bool         // it reduces outside of others in memory
-	inner   bool         // it keeps what is outside of all that it reduces
 	plain   bool         // it is elementwise
 	apart   bool         // it reads nothing that its own group computes
 	sealed  bool         // nothing in its own group reads its results
@@ -307,7 +306,7 @@ func (g *graph) measure(n *node) error {
 			}
 		}
 		sizes = in
-		n.outer, n.inner = g.sides(n, in)
+		n.outer = g.isOuter(n, in)
 	}
 	for _, size := range sizes {
 		if size != 1 {
@@ -318,12 +317,10 @@ func (g *graph) measure(n *node) error {
 	return nil
 }
 
-// sides reports whether the reduction n, of a tensor of the given sizes, keeps the
-// dimension along which neighbours lie in memory, and whether it keeps none but the
-// outermost ones, if what it reads lies as the tensor would.
-func (g *graph) sides(n *node, sizes []int64) (isOuter, isInner bool) {
+// isOuter reports whether the reduction n, of a tensor of the given sizes, keeps the
+// dimension along which neighbours lie in memory, if what it reads lies as the tensor would.
+func (g *graph) isOuter(n *node, sizes []int64) bool {
 	var order []int // of the dimensions with more than one element, the outermost first
-	isReduced := false
 	for d, size := range sizes {
 		if size != 1 {
 			order = append(order, d)
@@ -344,13 +341,11 @@ func (g *graph) sides(n *node, sizes []int64) (isOuter, isInner bool) {
 		break
 	}
 	axes := g.f.Val(g.f.Expr(n.expr).Out[0]).Domain.Logical
-	isInner = true
-	for _, d := range order {
-		isKept := d < len(axes) && g.f.Axis(axes[d]).Kind != core.Reduce
-		isInner = isInner && !(isKept && isReduced)
-		isOuter, isReduced = isKept, isReduced || !isKept
+	if len(order) == 0 {
+		return false
 	}
-	return isOuter, isInner
+	inner := order[len(order)-1]
+	return inner < len(axes) && g.f.Axis(axes[inner]).Kind != core.Reduce
 }
 
 // weight returns the instructions for an element of the expression id and of what is

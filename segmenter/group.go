@@ -46,7 +46,6 @@ type group struct {
 	crosses bool   // it reduces along both
 	kept    float64
 	outer   bool
-	inner   bool
 	// doubtful says that one of the nodes was in a group that was refused.
 	doubtful bool
 	plain    bool // all nodes are elementwise, over the same shape
@@ -90,7 +89,7 @@ func (p *partition) definer(v core.ValID) *group {
 func (p *partition) start(i int32) *group {
 	n := &p.nodes[i]
 	g := &group{id: int32(len(p.groups)), nodes: []int32{i}, fixed: n.kind != Kernel, asked: 1, shape: n.shape, space: n.space,
-		weight: n.weight, work: n.weight * n.space, reduces: n.reduces, across: n.across, kept: n.kept, outer: n.outer, inner: n.inner, plain: n.plain, doubtful: p.doubtful[n.expr]}
+		weight: n.weight, work: n.weight * n.space, reduces: n.reduces, across: n.across, kept: n.kept, outer: n.outer, plain: n.plain, doubtful: p.doubtful[n.expr]}
 	p.groups, p.parent, p.of[i] = append(p.groups, g), append(p.parent, g.id), g.id
 	for _, v := range n.reads {
 		g.reads = append(g.reads, read{v, 1})
@@ -262,7 +261,7 @@ func (p *partition) fits(a, b *group) (why string, sure bool) {
 	switch held, beyond := p.needsAgain(a, b, reduces); {
 	case beyond:
 		return "they run over other elements than those that are reduced", false
-	case !reduces.outer && !crossed(a, b) && float64(held)*reduces.space > reduces.kept*p.longestRow(reduces):
+	case !reduces.outer && !crossed(a, b) && float64(held)*reduces.space > reduces.kept*p.longestRow():
 		return "elements that were reduced are needed again, and are too many to be held", false
 	case crossed(a, b) && reduces.row() > longestCrossed:
 		return "rows are reduced and columns too, which are too many to be folded meanwhile", false
@@ -270,13 +269,10 @@ func (p *partition) fits(a, b *group) (why string, sure bool) {
 	return "", false
 }
 
-// longestRow returns how many elements a row of g has at most of which threads hold one
-// each: those of a block, or of a cluster if rows lie together in memory.
-func (p *partition) longestRow(g *group) float64 {
-	if g.inner {
-		return persistence.LongestRow * float64(max(p.judge.device.Cluster, 1))
-	}
-	return persistence.LongestRow
+// longestRow returns how many elements a row has at most of which threads of a block, or of
+// a cluster, hold one each.
+func (p *partition) longestRow() float64 {
+	return persistence.LongestRow * float64(max(p.judge.device.Cluster, 1))
 }
 
 // longestCrossed is how many elements a row has at most of which threads fold the columns.
@@ -410,7 +406,7 @@ func (p *partition) join(a, b *group) *group {
 		a.shape, a.space = b.shape, b.space
 	}
 	if a.crosses = crossed(a, b); a.reduces == "" {
-		a.reduces, a.across, a.kept, a.outer, a.inner = b.reduces, b.across, b.kept, b.outer, b.inner
+		a.reduces, a.across, a.kept, a.outer = b.reduces, b.across, b.kept, b.outer
 	}
 	a.weight += b.weight
 	a.work, a.bytes, a.bytesTo, a.writes = t.work, t.bytes, t.bytesTo, t.writes

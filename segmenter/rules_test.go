@@ -297,7 +297,7 @@ func TestScalars(t *testing.T) {
 
 // TestAsksLittle asks about what is promising alone: a result of a reduction that is needed
 // along what was reduced is known to be refused if that is long for a cluster, or for a
-// block where there are none, or where what is reduced does not lie together.
+// block where there are none.
 func TestAsksLittle(t *testing.T) {
 	const rows = "%%0 = tensor f32 [4, %d] contiguity=[yes, yes]\n%%1 = sum %%0 dims=[1] keepdim=false dtype=f32\n%%2 = broadcast %%1 is_broadcast_dim=[false, true]\n%%3 = sub %%0, %%2\noutput %%3"
 	const apart = "%%0 = tensor f32 [10, 4, %d] contiguity=[yes, yes, yes]\n%%1 = sum %%0 dims=[0, 2] keepdim=false dtype=f32\n%%2 = broadcast %%1 is_broadcast_dim=[true, false, true]\n%%3 = sub %%0, %%2\noutput %%3"
@@ -310,11 +310,12 @@ func TestAsksLittle(t *testing.T) {
 		require.NoError(t, x.sound(p, Options{}))
 		return p
 	}
-	for _, p := range []*Program{cut(rows, 1, 4, 40000), cut(rows, 8, 4, 300000), cut(apart, 8, 10, 4, 4000)} {
+	for _, p := range []*Program{cut(rows, 1, 4, 40000), cut(rows, 8, 4, 300000), cut(apart, 8, 10, 4, 30000)} {
 		require.Equal(t, []string{"kernel: sum", "kernel: broadcast sub"}, shown(p))
 		require.Equal(t, 2, p.Work.Asked)
 	}
 	require.Equal(t, []string{"kernel: sum broadcast sub"}, shown(cut(rows, 8, 4, 40000)))
+	require.Equal(t, []string{"kernel: sum broadcast sub"}, shown(cut(apart, 8, 10, 4, 4000)))
 }
 
 // TestUnderivable names a scalar that is neither an input nor a size of one.
@@ -368,14 +369,19 @@ func TestDeterministic(t *testing.T) {
 }
 
 // TestJoinedAndRefused cuts what was joined without asking, and is refused then, as if the
-// schedulers had been asked each time: batch norms of small images have the kernels of those
-// of large ones, which nobody takes for rows.
+// schedulers had been asked each time: of batch norms whose rows no block holds, nor a cluster.
 func TestJoinedAndRefused(t *testing.T) {
 	for _, b := range readBlocks(t) {
 		if b.name != "resnet_bottleneck" {
 			continue
 		}
-		for _, size := range []int64{7, 14, 56} {
+		for _, c := range []struct {
+			size    int64
+			cluster int
+			want    int // 2 for each batch norm that is cut
+		}{{7, 8, 3}, {14, 8, 3}, {56, 8, 4}, {7, 1, 3}, {56, 1, 6}, {112, 8, 6}} {
+			size, device := c.size, scheduler.Hopper
+			device.Cluster = c.cluster
 			values := slices.Clone(b.inputs["large"])
 			for i := range values {
 				if values[i].Sizes = slices.Clone(values[i].Sizes); len(values[i].Sizes) == 4 {
@@ -390,9 +396,9 @@ func TestJoinedAndRefused(t *testing.T) {
 			require.NoError(t, err)
 			bound, err = concrete.Bind(values)
 			require.NoError(t, err)
-			p, err := Cut(concrete, bound, scheduler.Hopper, Options{})
+			p, err := Cut(concrete, bound, device, Options{})
 			require.NoError(t, err)
-			require.Len(t, p.Segments, 6, "%d: %s", size, strings.Join(shown(p), "\n"))
+			require.Len(t, p.Segments, c.want, "%v: %s", c, strings.Join(shown(p), "\n"))
 		}
 	}
 }

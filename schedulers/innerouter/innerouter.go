@@ -141,7 +141,10 @@ func analyse(g *scheduler.Segment) *analysis {
 		for k, x := range scheduler.Recall(g, Scheduler{}, func() []facts { return find(g) }) {
 			b := &analysis{g: g, facts: x, err: x.err}
 			if b.err == nil {
-				b.rows, b.err = space.NewRows(b.g, b.reference, name)
+				if b.rows, b.err = space.NewRows(b.g, b.reference, name); b.err == nil && b.rows.Piece < b.rows.Length {
+					b.err = &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(g.Fusion, name, "outer reduction", b.reference,
+						"%s is reduced along dimensions on both sides of one that is kept", g.Fusion.Name(b.reference))}}
+				}
 			}
 			if k == 0 || b.err == nil {
 				b.attempts = a.attempts

@@ -76,7 +76,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params, bool) {
 	length := max(a.rows.Length, 1)
 	p := Params{Vector: min(a.rows.Cheapest(a.rows.Kept, 1).Elements, length), Price: price, Cluster: 1}
-	for p.Vector > 1 && p.Vector*2 > length {
+	for p.Vector > 1 && (p.Vector*2 > length || a.rows.Piece < length && a.rows.Piece%p.Vector != 0) {
 		p.Vector /= 2
 	}
 	vectors, h := ceilDiv(length, p.Vector), a.facts.held[p.holding()]

@@ -139,16 +139,7 @@ func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 	}
 	n := scheduler.Nest{Schedule: s, Tensor: v}
 	n.Reorder(moves)
-	n.Merge(kept, len(order)-kept)
-	n.Merge(0, kept)
-	if least := p.least(); n.Err == nil && least > 0 {
-		n.Err = s.PromiseLeast(v, -1, least)
-	}
-	if n.Err == nil {
-		n.Err = s.SplitWhole(v, -1, p.capacity())
-	}
-	at := len(s.Loop(v)) - 1
-	n.Split(at, p.Vector, schedule.Serial)
+	at := a.row(&n, len(order)-kept, p)
 	n.Split(at, p.Threads, schedule.TIDx)
 	if p.Cluster > 1 {
 		n.Split(at, p.Steps, schedule.Serial)
@@ -159,6 +150,34 @@ func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 		n.Parallelize(0, schedule.BIDx)
 	}
 	return n.Err
+}
+
+// row gives n, whose last dimensions are those reduced, a loop of the steps of all threads of
+// a row, which it returns the place of, and one of the elements of a step.
+func (a *analysis) row(n *scheduler.Nest, reduced int, p Params) int {
+	kept := a.rows.KeptDimensions
+	split := func(capacity int64, at int) int {
+		n.Merge(0, kept)
+		at -= max(kept-1, 0)
+		if least := p.least(); n.Err == nil && least > 0 && a.rows.Piece == a.rows.Length {
+			n.Err = n.Schedule.PromiseLeast(n.Tensor, at, least)
+		}
+		if n.Err == nil {
+			n.Err = n.Schedule.SplitWhole(n.Tensor, at, capacity)
+		}
+		return at + 1
+	}
+	if a.rows.Piece == a.rows.Length {
+		n.Merge(kept, reduced)
+		at := split(p.capacity(), kept)
+		n.Split(at, p.Vector, schedule.Serial)
+		return at
+	}
+	inner := len(a.rows.Order) - a.rows.Kept // no step goes on in another piece
+	n.Merge(kept+reduced-inner, inner)
+	n.Split(kept+reduced-inner, p.Vector, schedule.Serial)
+	n.Merge(kept, reduced-inner+1)
+	return split(p.capacity()/p.Vector, kept)
 }
 
 // steps lets each thread fold its elements of a row in a tensor of its own, which it

@@ -7,10 +7,12 @@ import (
 	"nvfuser_go/schedulers/scheduler"
 )
 
-// Rows are a space of which the innermost places are reduced.
+// Rows are a space of which the innermost places are reduced. Others may be reduced too that
+// lie outside of what is kept: a row is then made of pieces.
 type Rows struct {
 	*Space
-	Kept          int   // places that are outside of the rows
+	Kept          int   // places that are outside of the pieces of rows
+	Piece         int64 // elements of a row that follow each other in the space
 	Length, Count int64 // of a row, and how many there are
 
 	Dimensions     []int // of the reference, in the order of the space, those that are kept first
@@ -19,8 +21,8 @@ type Rows struct {
 
 // NewRows returns the rows that are reduced to reference in the segment g.
 //
-// Errors: a [scheduler.Refusals] of the scheduler called by, if what is reduced is not
-// what lies innermost in memory; those of [New].
+// Errors: a [scheduler.Refusals] of the scheduler called by, if what lies innermost in memory
+// is not reduced; those of [New].
 func NewRows(g *scheduler.Segment, reference core.ValID, by string) (*Rows, error) {
 	p, err := New(g, reference)
 	if err != nil {
@@ -28,7 +30,7 @@ func NewRows(g *scheduler.Segment, reference core.ValID, by string) (*Rows, erro
 	}
 	f := g.Fusion
 	axes := f.Val(reference).Domain.Logical
-	r := &Rows{Space: p, Kept: len(axes), Length: 1, Count: 1}
+	r := &Rows{Space: p, Kept: len(axes), Piece: 1, Length: 1, Count: 1}
 	inside := core.NoAxis
 	for k, d := range slices.Backward(p.Order) {
 		n, isReduced := p.Extents[k], f.Axis(axes[d]).Kind == core.Reduce
@@ -36,11 +38,12 @@ func NewRows(g *scheduler.Segment, reference core.ValID, by string) (*Rows, erro
 		case n == 1:
 		case !isReduced:
 			inside = axes[d]
+		case inside != core.NoAxis && r.Piece > 1: // of another piece
 		case inside != core.NoAxis:
 			return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, by, "outer reduction", reference,
 				"%s is reduced along dimensions outside of dimension %d in memory", f.Name(reference), slices.Index(axes, inside))}}
 		default:
-			r.Kept = k
+			r.Kept, r.Piece = k, r.Piece*n
 		}
 		if isReduced {
 			r.Length *= n
@@ -55,6 +58,9 @@ func NewRows(g *scheduler.Segment, reference core.ValID, by string) (*Rows, erro
 		} else {
 			r.Dimensions = append(r.Dimensions, d)
 		}
+	}
+	if r.Piece < r.Length {
+		p.piece = r.Piece
 	}
 	r.KeptDimensions = len(r.Dimensions)
 	r.Dimensions = append(r.Dimensions, reduced...)

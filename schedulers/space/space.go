@@ -34,6 +34,8 @@ type Space struct {
 	Order     []int   // dimensions of the reference, with those that it reduces; those of size 1 come first
 	Extents   []int64 // by place in Order
 	Tensors   []Tensor
+
+	piece int64 // elements that no access goes beyond a multiple of; 0: any may
 }
 
 // A Tensor is an input or output in memory of the device.

@@ -95,6 +95,9 @@ func (p *Space) PitchOf(from int, e, rows int64) Pitch {
 		t := &p.Tensors[k]
 		r := p.reach(t, from)
 		w := min(t.width(r), e)
+		for p.piece > 0 && p.piece%w != 0 {
+			w /= 2
+		}
 		h.Widths = append(h.Widths, w)
 		requests, divisions := float64(e/w), 0.0
 		isOutside := from > 0 && t.IsConstant(from, len(t.along)) // the step
