@@ -387,12 +387,22 @@ const maxAtOnce = 8
 // many statements, in a loop.
 func (m *meeting) column(x *exchange, scratch map[*exchange]scratch, rows int64, at index) []kir.ValueID {
 	row := func(i index) []kir.ValueID { return m.read(x, scratch, m.t.Bool(true), i, at) }
-	if len(x.parts) == 1 || rows <= maxAtOnce && x.fold.state.mergeAll != nil {
-		var states [][]kir.ValueID
-		for i := range rows {
-			states = append(states, row(m.t.Int(i)))
+	some := func(states [][]kir.ValueID, from index, n int64) [][]kir.ValueID {
+		for i := range n {
+			states = append(states, row(m.t.Add(from, m.t.Int(i))))
 		}
-		return m.combineAll(x.fold, states)
+		return states
+	}
+	if len(x.parts) == 1 {
+		return m.combineAll(x.fold, some(nil, m.t.Int(0), rows))
+	}
+	size := int64(1) // of those that are combined at once
+	if x.fold.state.mergeAll != nil {
+		size = min(rows, maxAtOnce)
+	}
+	first := m.combineAll(x.fold, some(nil, m.t.Int(0), size))
+	if size == rows {
+		return first
 	}
 	own, state := make([]kir.BufferID, len(x.parts)), make([]kir.ValueID, len(x.parts))
 	for k, t := range x.fold.types {
@@ -404,8 +414,13 @@ func (m *meeting) column(x *exchange, scratch map[*exchange]scratch, rows int64,
 			m.b.Store(v, own[k])
 		}
 	}
-	set(row(m.t.Int(0)))
-	m.b.For(m.loopName(), m.t.Int(1), m.t.Int(rows), m.t.Int(1), kir.UnrollAuto, func(i index) { set(m.combine(x.fold, state, row(i))) })
+	set(first)
+	add := func(from index, n int64) { set(m.combineAll(x.fold, some([][]kir.ValueID{state}, from, n))) }
+	whole := rows / size * size
+	m.b.For(m.loopName(), m.t.Int(size), m.t.Int(whole), m.t.Int(size), kir.UnrollAuto, func(i index) { add(i, size) })
+	if rest := rows - whole; rest > 0 {
+		add(m.t.Int(whole), rest)
+	}
 	return state
 }
 
