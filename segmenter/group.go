@@ -269,10 +269,14 @@ func (p *partition) fits(a, b *group) (why string, sure bool) {
 	return "", false
 }
 
-// longestRow returns how many elements a row has at most of which threads of a block, or of
-// a cluster, hold one each.
+// longestRow returns how many elements a row has at most if threads hold one of each: in the
+// registers of a block or, where there are clusters, in the shared memory of one, which has
+// room for twice as many a block.
 func (p *partition) longestRow() float64 {
-	return persistence.LongestRow * float64(max(p.judge.device.Cluster, 1))
+	if blocks := p.judge.device.Cluster; blocks > 1 {
+		return 2 * persistence.LongestRow * float64(blocks)
+	}
+	return persistence.LongestRow
 }
 
 // longestCrossed is how many elements a row has at most of which threads fold the columns.

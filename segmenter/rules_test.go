@@ -157,8 +157,8 @@ func slicesRepeat(s string, n int) []string {
 // moves fewer bytes.
 func TestComputedAgain(t *testing.T) {
 	const (
-		narrow = "%0 = tensor bf16 [64, 524288] contiguity=[yes, yes]\n%1 = cast %0 dtype=f32\n"
-		wide   = "%0 = tensor f32 [64, 524288] contiguity=[yes, yes]\n%1 = set %0\n"
+		narrow = "%0 = tensor bf16 [64, 1048576] contiguity=[yes, yes]\n%1 = cast %0 dtype=f32\n"
+		wide   = "%0 = tensor f32 [64, 1048576] contiguity=[yes, yes]\n%1 = set %0\n"
 		top    = "%2 = max %1 dims=[1] keepdim=false dtype=null\n%3 = broadcast %2 is_broadcast_dim=[false, true]\n%4 = sub %1, %3\n"
 		rest   = "%6 = sum %5 dims=[1] keepdim=false dtype=f32\n%7 = broadcast %6 is_broadcast_dim=[false, true]\n%8 = truediv %5, %7\noutput %8\n"
 	)
@@ -181,7 +181,7 @@ func TestComputedAgain(t *testing.T) {
 			f, err := core.Parse(c.text)
 			require.NoError(t, err)
 			f.Freeze()
-			b, err := f.Bind([]core.InputValue{{Tensor: true, DType: f.Val(f.Inputs()[0]).DType, Sizes: []int64{64, 524288}}})
+			b, err := f.Bind([]core.InputValue{{Tensor: true, DType: f.Val(f.Inputs()[0]).DType, Sizes: []int64{64, 1048576}}})
 			require.NoError(t, err)
 			p, err := Cut(f, b, scheduler.Hopper, Options{})
 			require.NoError(t, err)
@@ -310,7 +310,7 @@ func TestAsksLittle(t *testing.T) {
 		require.NoError(t, x.sound(p, Options{}))
 		return p
 	}
-	for _, p := range []*Program{cut(rows, 1, 4, 40000), cut(rows, 8, 4, 300000), cut(apart, 8, 10, 4, 30000)} {
+	for _, p := range []*Program{cut(rows, 1, 4, 40000), cut(rows, 8, 4, 600000), cut(apart, 8, 10, 4, 60000)} {
 		require.Equal(t, []string{"kernel: sum", "kernel: broadcast sub"}, shown(p))
 		require.Equal(t, 2, p.Work.Asked)
 	}
@@ -379,7 +379,7 @@ func TestJoinedAndRefused(t *testing.T) {
 			size    int64
 			cluster int
 			want    int // 2 for each batch norm that is cut
-		}{{7, 8, 3}, {14, 8, 3}, {56, 8, 4}, {7, 1, 3}, {56, 1, 6}, {112, 8, 6}} {
+		}{{7, 8, 3}, {14, 8, 3}, {56, 8, 3}, {7, 1, 3}, {56, 1, 6}, {112, 8, 6}} {
 			size, device := c.size, scheduler.Hopper
 			device.Cluster = c.cluster
 			values := slices.Clone(b.inputs["large"])

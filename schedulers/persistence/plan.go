@@ -8,8 +8,8 @@ import (
 	"nvfuser_go/core/schedule"
 )
 
-// LongestRow is how many elements a row has at most that threads of a block hold, or of
-// each block of a cluster: more are not asked about.
+// LongestRow is how many elements a row has at most that threads of a block hold in
+// registers: more are not asked about.
 const LongestRow = 32 << 10
 
 // A Price is what holding a byte of an element until a later phase costs, in quarters of
