@@ -130,10 +130,11 @@ func (p *printer) named(terms []scalar.ID) (sum scalar.ID, ok bool) {
 // instructions that access memory add them for nothing.
 func (p *printer) fromBase(a *kir.Access) (base, offset []scalar.ID) {
 	t := p.k.Scalars
-	if p.k.Buffers[a.Buffer].Space != kir.Global || t.Op(a.Index) != scalar.Add || p.hoisted[a.Index] != "" || p.wide(a.Index) {
+	if p.k.Buffers[a.Buffer].Space != kir.Global || t.Op(a.Index) != scalar.Add || p.wide(a.Index) {
 		return nil, nil
 	}
 	part, isNamed := p.named(t.Args(a.Index))
+	isNamed = isNamed && part != a.Index
 	varies := false
 	for _, x := range t.Args(a.Index) {
 		inLoop := false
