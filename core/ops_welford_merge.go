@@ -14,6 +14,15 @@ var WelfordMergeOp = &OpInfo{Name: "welford_merge", Results: []string{"avg", "va
 		"T. F. Chan, G. H. Golub, R. J. LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances (1979).",
 	op: ^Op(0)}
 
+// ReciprocalOfCountOp is 1 / x of an x from 1 on, in one instruction where a division
+// takes ten: to a unit of the last place. It is no row of the table: lowering makes it.
+var ReciprocalOfCountOp = func() *OpInfo {
+	i := unary("reciprocal_of_count", floatingReal, Meaning{Float: ReciprocalOp.Meaning.Float, Float32: ReciprocalOp.Meaning.Float32},
+		Spelling{F32: "reciprocalAbove1($0)", F64: "1 / $0"}, "", "1 / x of an x that is at least 1.").rated(1, 1, Interval{1, 1 << 30})
+	i.op = ^Op(5)
+	return &i
+}()
+
 func positions(dims []int64) []int {
 	out := make([]int, len(dims))
 	for i, d := range dims {

@@ -83,7 +83,7 @@ func (l *lowering) addGroup(f fold, a []kir.ValueID, mean, squares kir.ValueID, 
 		old = l.temporary("old", op(core.WhereOp, l.isZero(f, a[2]), l.b.Float(t, 0), old))
 	}
 	was, group := l.temporary("was", l.b.Cast(t, a[2])), l.b.Float(t, float64(size))
-	share := l.temporary("share", op(core.DivOp, l.b.Float(t, 1), op(core.AddOp, was, group)))
+	share := l.temporary("share", op(core.ReciprocalOfCountOp, op(core.AddOp, was, group)))
 	weight := op(core.MulOp, group, share)
 	rest := l.temporary("rest", op(core.MulOp, was, share))
 	d := l.temporary("delta", op(core.SubOp, mean, old))
@@ -110,7 +110,7 @@ func (l *lowering) isZero(f fold, n kir.ValueID) kir.ValueID {
 // share returns 1 / n, 0 for no elements.
 func (l *lowering) share(f fold, n kir.ValueID) kir.ValueID {
 	op, t := l.b.Op, f.types[0]
-	return l.temporary("share", op(core.WhereOp, l.isZero(f, n), l.b.Float(t, 0), op(core.DivOp, l.b.Float(t, 1), l.b.Cast(t, n))))
+	return l.temporary("share", op(core.WhereOp, l.isZero(f, n), l.b.Float(t, 0), op(core.ReciprocalOfCountOp, l.b.Cast(t, n))))
 }
 
 // meanOf returns the mean of a part, 0 for no elements.

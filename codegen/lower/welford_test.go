@@ -133,12 +133,12 @@ func TestMomentsOfGroups(t *testing.T) {
 	}
 }
 
-// divisions returns how many divisions the statements of a kernel have.
+// divisions returns how many divisions by a number of elements the statements of a kernel have.
 func divisions(k *kir.Kernel) int {
 	n := 0
 	var count func(kir.ValueID)
 	count = func(v kir.ValueID) {
-		if k.Values[v].Op == core.DivOp {
+		if k.Values[v].Op == core.ReciprocalOfCountOp {
 			n++
 		}
 		for _, a := range k.Values[v].Args {
