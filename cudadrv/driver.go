@@ -129,4 +129,5 @@ type Function struct {
 	LocalBytes      int // of a thread, spilled registers among them
 	SharedBytes     int // static, of a block
 	MaxThreads      int // of a block, as its registers allow
+	CodeBytes       int // instructions; 0: it is not known
 }

@@ -23,7 +23,7 @@ func (p *part) traffic(of *cudadrv.Properties) *Traffic {
 		o := &p.task.outputs[i]
 		x.Written += distinctBytes(o.Sizes, o.Strides, o.DType.Size())
 	}
-	k := model.Kernel{Read: float64(x.Read), Written: float64(x.Written), Waits: waitsOf(p.c.kernel)}
+	k := model.Kernel{Read: float64(x.Read), Written: float64(x.Written), Code: float64(p.c.launch.Function.CodeBytes), Waits: waitsOf(p.c.kernel)}
 	k.Instructions, _ = scheduler.Work(p.task.f, p.task.b) // of what was bound before
 	if l := &p.c.launch; l.Blocks() > 0 && of.Processors > 0 {
 		processors := float64(of.Processors)

@@ -31,7 +31,8 @@ type Driver struct {
 	Present []cudadrv.Properties
 	// Fail, if set, is asked before each call by its name, such as "Load", and
 	// returns the error that the call shall fail with.
-	Fail func(call string) error
+	Fail      func(call string) error
+	CodeBytes int // of every function
 	// Microseconds, if set, is how long a bench finds work to take in a round; else it is 10.
 	Microseconds func(round int, before, timed []cudadrv.Work) float64
 
@@ -142,7 +143,7 @@ func (d *Driver) Load(device int, cubin []byte, kernel string, o cudadrv.LoadOpt
 	defer d.mu.Unlock()
 	d.loads = append(d.loads, Load{device, slices.Clone(cubin), kernel, o})
 	return cudadrv.Function{Handle: uintptr(len(d.loads)), Context: uintptr(device + 1), Device: device, Name: kernel,
-		Registers: 1, MaxThreads: p.ThreadsPerBlock}, nil
+		Registers: 1, MaxThreads: p.ThreadsPerBlock, CodeBytes: d.CodeBytes}, nil
 }
 
 // Launch writes the launch down.

@@ -32,6 +32,9 @@ func TestCompile(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "\x7fELF", string(c.Cubin[:4]))
 		require.Contains(t, c.Log, "registers")
+		require.Greater(t, codeBytes(c.Cubin, "k"), 50, "some instructions of 16 bytes")
+		require.Zero(t, codeBytes(c.Cubin, "none"))
+		require.Zero(t, codeBytes(c.Cubin[:200], "k"))
 	}
 	v, err := Driver{}.Compiler()
 	require.NoError(t, err)

@@ -11,6 +11,8 @@ package real
 import "C"
 
 import (
+	"bytes"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"reflect"
@@ -157,7 +159,20 @@ func (Driver) Load(device int, cubin []byte, kernel string, o cudadrv.LoadOption
 	}
 	f.Handle, f.Context = uintptr(out.function), context
 	f.Registers, f.LocalBytes, f.SharedBytes, f.MaxThreads = int(out.registers), int(out.local_bytes), int(out.shared_bytes), int(out.max_threads)
+	f.CodeBytes = codeBytes(cubin, kernel)
 	return f, nil
+}
+
+// codeBytes returns how many bytes of instructions a kernel has; 0 if that cannot be seen.
+func codeBytes(cubin []byte, kernel string) int {
+	file, err := elf.NewFile(bytes.NewReader(cubin))
+	if err != nil {
+		return 0
+	}
+	if s := file.Section(".text." + kernel); s != nil {
+		return int(s.Size)
+	}
+	return 0
 }
 
 // contexts holds the context of each device that was used, by number.

@@ -19,7 +19,7 @@ import (
 
 // pretend returns a driver whose device does what m says. Some rounds are disturbed.
 func pretend(p cudadrv.Properties, m model.Machine) *fake.Driver {
-	d := &fake.Driver{Present: []cudadrv.Properties{p}}
+	d := &fake.Driver{Present: []cudadrv.Properties{p}, CodeBytes: 16 << 10}
 	d.Microseconds = func(round int, before, timed []cudadrv.Work) float64 {
 		state := model.Dirty
 		if l := before[len(before)-1].Launch; l != nil && l.Function.Name == "reads" {
@@ -53,6 +53,8 @@ func takes(m *model.Machine, l *cudadrv.LaunchBlock, s model.State) float64 {
 		return m.Alone + repeat*bytes/m.Cache
 	case "multiplies":
 		return m.Alone + repeat*4*256*blocks/(m.Issue/0.65)
+	case "code":
+		return m.Alone + m.Code*float64(l.Function.CodeBytes)/1024
 	case "exchanges":
 		return m.Time(model.Kernel{Read: bytes, Written: bytes}, s) + m.Block
 	case "clusters":

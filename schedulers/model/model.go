@@ -36,6 +36,7 @@ type Machine struct {
 
 	// Of the multiprocessors.
 	Issue float64 `json:"issue_rate"` // instructions of threads in a us that kernels reach, of all of them
+	Code  float64 `json:"code_us"`    // us that a KB of code takes to come, of a kernel alone
 
 	// Of waiting, in us.
 	Block   float64 `json:"block_us"`   // threads of a block exchange what they have
@@ -46,7 +47,7 @@ type Machine struct {
 
 // H100 is an H100 SXM5, by kernels that do nothing or copy, and sums of rows, of 1 MB to 2 GB.
 var H100 = Machine{Device: "NVIDIA H100 80GB HBM3", Launch: 2.05, Alone: 4.1, Read: 3.17e6, Copy: 3.04e6, Write: 3.26e6, Kept: 16e6,
-	DirtyRead: 9.2, DirtyCopy: 6.3, DirtyFrom: 64e6, Cache: 7.5e6, Issue: h100Processors * 128 * 1750 * 0.65, Block: 0.6, Cluster: 0.7, Grid: 0.95, Ticket: 2.3}
+	DirtyRead: 9.2, DirtyCopy: 6.3, DirtyFrom: 64e6, Cache: 7.5e6, Issue: h100Processors * 128 * 1750 * 0.65, Code: 0.2, Block: 0.2, Cluster: 0.8, Grid: 1.2, Ticket: 1.5}
 
 const (
 	h100Processors = 132
@@ -80,6 +81,7 @@ func Derived(name string, processors int, peak, l2 float64) Machine {
 type Kernel struct {
 	Read, Written float64 // bytes, each once
 	Instructions  float64 // of all threads
+	Code          float64 // bytes of instructions, which are not in any cache if it is timed alone
 	Part          float64 // of the multiprocessors that it keeps busy; 0: all
 	Waves         float64 // how often they are filled with blocks; 0: it is not known
 	Launches      int     // 0: one
@@ -109,7 +111,7 @@ func (m *Machine) Time(k Kernel, s State) float64 {
 	if s == Dirty {
 		more = between(0, m.DirtyCopy, m.DirtyRead, k.shareOfReads()) * min((k.Read+k.Written)/m.DirtyFrom, 1)
 	}
-	return m.Alone + float64(max(k.Launches, 1)-1)*m.Launch + m.work(k, min(k.Written/2, m.Kept), more) + m.waiting(k.Waits)
+	return m.Alone + float64(max(k.Launches, 1)-1)*m.Launch + m.Code*k.Code/1024 + m.work(k, min(k.Written/2, m.Kept), more) + m.waiting(k.Waits)
 }
 
 // work returns the us of memory, which takes so many more, and instructions. The bytes in

@@ -26,6 +26,7 @@ func TestTime(t *testing.T) {
 	require.InDelta(t, h.Launch+1e9/h.Issue, h.InChain(model.Kernel{Read: 1, Instructions: 1e9}), 1e-6, "what takes longer")
 	require.InDelta(t, h.Launch+1e9/h.Issue/0.25, h.InChain(model.Kernel{Read: 1, Instructions: 1e9, Part: 0.25}), 1e-6)
 	require.InDelta(t, h.Launch+1e9/(h.Cache/8), h.InChain(model.Kernel{Read: 1e9, Part: 0.125}), 1e-6)
+	require.InDelta(t, h.Alone+2*h.Code, h.Time(model.Kernel{Code: 2048}, model.Clean), 1e-9)
 	require.InDelta(t, 1.25, (h.InChain(model.Kernel{Read: 1e9, Waves: 1 + 1e-9})-h.Launch)/(1e9/h.Read), 1e-6, "the second of two waves is all but empty")
 	require.InDelta(t, h.Launch+h.Block+2*h.Cluster+3*h.Grid+4*h.Ticket, h.InChain(model.Kernel{Waits: model.Waits{Block: 1, Cluster: 2, Grid: 3, Tickets: 4}}), 1e-9)
 }
@@ -100,7 +101,7 @@ func TestText(t *testing.T) {
 	read, err := model.Parse([]byte(model.H100.Text()))
 	require.NoError(t, err)
 	require.Equal(t, model.H100, read)
-	require.Len(t, read.Numbers(), 15)
+	require.Len(t, read.Numbers(), 16)
 	change := func(what string, to any) string {
 		var fields map[string]any
 		require.NoError(t, json.Unmarshal([]byte(model.H100.Text()), &fields))
