@@ -19,12 +19,14 @@ const (
 	registers     = 64 << 10 // of a processor
 	baseRegisters = 40       // that a thread has beside what it holds and folds
 
-	mostStages    = 3
-	reservedBytes = 1 << 10 // of shared memory, of each block
-	fewBytes      = 1 << 10 // that folds of rows take
 	mostRegisters = 128
 	mostSteps     = 8
 	accessBytes   = 16 // that one instruction moves, at most
+
+	mostStages  = 4
+	fewElements = 16      // of a row that a thread has, where threads are enough
+	fewColumns  = 8       // that a thread folds together of what all blocks have left
+	fewBytes    = 1 << 10 // of shared memory that folds of rows take
 )
 
 // choose returns the choices, of which the first can be applied, or why none can.
@@ -64,13 +66,33 @@ func (a *analysis) inRegisters(device scheduler.Device) (Params, bool) {
 	return Params{}, false
 }
 
-// staged returns the parameters of rows that are copied to shared memory ahead: blocks have
-// several rows one after the other, and asynchronous copies move what is next to each other.
+// staged returns the parameters of rows that are copied to shared memory ahead. One block
+// of a processor has its rows one set after the other: copies are under way all the time,
+// and what it leaves at the end is little. With few elements of a row a thread spends its
+// time on exchanging sums.
 func (a *analysis) staged(device scheduler.Device) (Params, bool) {
-	for _, blocks := range []int64{atOnce, 1} {
-		for _, isResident := range []bool{true, false} {
-			for stages := int64(mostStages); stages >= 2; stages-- {
-				if p, ok := a.fit(Params{Price: persistence.Tight, Stages: stages, IsResident: isResident}, blocks, device); ok {
+	if !a.canStage() {
+		return Params{}, false
+	}
+	threads, blocks := min(int64(largeBlock), int64(device.Threads)), int64(device.Processors)
+	most := min(mostRegisters, registers/threads)
+	for _, isResident := range []bool{true, false} {
+		p := Params{Vector: a.vector(), Price: persistence.Tight, Stages: mostStages, IsResident: isResident}
+		for p.Warps = 1; p.Warps*warp <= threads; p.Warps *= 2 {
+			p.Steps, p.Rows = a.steps(p), threads/(p.Warps*warp)
+			if p.Steps > mostSteps || a.registersOf(p) > most {
+				continue
+			}
+			isFew := p.Rows*rowSets*blocks > a.rows.Count
+			if p.Steps > 1 && p.Rows > 1 && (isFew || p.Steps*p.Vector > fewElements) {
+				continue
+			}
+			for p.Rows > 1 && p.Rows*rowSets*blocks > a.rows.Count {
+				p.Rows /= 2
+			}
+			p.Blocks = a.blocks(p, blocks)
+			for p.Stages = mostStages; p.Stages >= 2; p.Stages-- {
+				if p.Blocks*p.Rows*p.Stages <= a.rows.Count && a.sharedBytes(p) <= int64(device.Shared) {
 					return p, true
 				}
 			}
@@ -79,14 +101,10 @@ func (a *analysis) staged(device scheduler.Device) (Params, bool) {
 	return Params{}, false
 }
 
-// canStage reports whether the rows of p can be copied asynchronously, and whether shared
-// memory has room for them.
-func (a *analysis) canStage(p Params, device scheduler.Device) bool {
+// canStage reports whether rows can be copied asynchronously.
+func (a *analysis) canStage() bool {
 	f := a.g.Fusion
-	if p.Blocks*p.Rows*p.Stages > a.rows.Count || len(a.rowInputs) == 0 {
-		return false
-	}
-	for k, w := range a.rows.Pitch(p.Vector).Widths {
+	for k, w := range a.rows.Pitch(a.vector()).Widths {
 		t := &a.rows.Tensors[k]
 		if t.IsOutput || !slices.Contains(a.rowInputs, f.Inputs()[t.Place]) {
 			continue
@@ -95,30 +113,57 @@ func (a *analysis) canStage(p Params, device scheduler.Device) bool {
 			return false
 		}
 	}
-	for _, o := range f.Outputs() {
-		if o.Alias != core.NoVal { // elements would be read before those of rows before them are written
-			return false
-		}
-	}
-	blocks := ceilDiv(p.Blocks, int64(device.Processors))
-	rows, threads := p.capacity()*p.Rows, warp*p.Warps*p.Rows
-	folded := threads * ceilDiv(p.capacity(), warp*p.Blocks) // columns that a block folds at the end
+	// What is written in the place of an input would be read before.
+	return len(a.rowInputs) > 0 && !slices.ContainsFunc(f.Outputs(), func(o core.Output) bool { return o.Alias != core.NoVal })
+}
+
+// sharedBytes is the shared memory of a block with p.
+func (a *analysis) sharedBytes(p Params) int64 {
+	elements, threads := p.capacity()*p.Rows, warp*p.Warps*p.Rows
+	folded := threads * min(ceilDiv(p.capacity(), warp*p.Blocks), fewColumns) // of columns that the block folds at the end
 	if p.Rows > 1 {
-		folded = max(folded, rows)
+		folded = max(folded, elements)
 	}
-	bytes := max(rows*p.Stages*a.bytes, 4*folded*a.columns) + fewBytes // one is done with when the other begins
-	return blocks*(bytes+reservedBytes) <= int64(device.Shared)+reservedBytes
+	return max(elements*p.Stages*a.bytes, 4*folded*a.columns) + fewBytes // one is done with when the other begins
+}
+
+// blocks returns how many blocks are dealt the rows, at most most: a block has several sets
+// of rows, and there are few different numbers of blocks.
+func (a *analysis) blocks(p Params, most int64) int64 {
+	sets := ceilDiv(max(a.rows.Count, 1), p.Rows)
+	if most*rowSets <= sets {
+		return most
+	}
+	n := int64(1)
+	for 2*n*rowSets <= sets {
+		n *= 2
+	}
+	if 3*n/2*rowSets <= sets {
+		n = 3 * n / 2
+	}
+	return min(n, most)
+}
+
+// vector returns how many elements a step has.
+func (a *analysis) vector() int64 {
+	length := max(a.rows.Length, 1)
+	n := min(a.rows.Cheapest(a.rows.Kept, 1).Elements, length)
+	for n > 1 && n*2 > length {
+		n /= 2
+	}
+	return n
+}
+
+// steps returns how many steps a thread has along its row.
+func (a *analysis) steps(p Params) int64 {
+	return ceilDiv(ceilDiv(max(a.rows.Length, 1), p.Vector), warp*p.Warps)
 }
 
 // fit completes p with the fewest threads a row with which so many blocks fit a processor.
 func (a *analysis) fit(p Params, blocks int64, device scheduler.Device) (Params, bool) {
-	length := max(a.rows.Length, 1)
-	p.Vector = min(a.rows.Cheapest(a.rows.Kept, 1).Elements, length)
-	for p.Vector > 1 && p.Vector*2 > length {
-		p.Vector /= 2
-	}
+	p.Vector = a.vector()
 	threads := int64(smallBlock)
-	if length > shortRow {
+	if a.rows.Length > shortRow {
 		threads = largeBlock
 	}
 	threads = min(threads, int64(device.Threads))
@@ -127,19 +172,12 @@ func (a *analysis) fit(p Params, blocks int64, device scheduler.Device) (Params,
 	}
 	most := min(mostRegisters, registers/(threads*blocks))
 	for p.Warps = 1; p.Warps*warp <= threads; p.Warps *= 2 {
-		p.Steps = ceilDiv(ceilDiv(length, p.Vector), warp*p.Warps)
-		if p.Steps > mostSteps || a.registersOf(p) > most {
+		if p.Steps = a.steps(p); p.Steps > mostSteps || a.registersOf(p) > most {
 			continue
 		}
 		p.Rows = threads / (p.Warps * warp)
-		p.Blocks = blocks * int64(device.Processors)
-		sets := ceilDiv(max(a.rows.Count, 1), p.Rows)
-		for p.Blocks > 1 && p.Blocks*rowSets > sets { // few rows
-			p.Blocks = ceilDiv(p.Blocks, 2)
-		}
-		if p.Stages == 0 || a.canStage(p, device) {
-			return p, true
-		}
+		p.Blocks = a.blocks(p, blocks*int64(device.Processors))
+		return p, true
 	}
 	return p, false
 }

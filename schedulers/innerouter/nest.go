@@ -226,33 +226,32 @@ func (b *builder) widen(c core.ValID) error {
 
 // fold gives the reduction v of what blocks have left its loops: blocks, columns at a
 // time, steps, what several threads fold side by side, threads along columns. Then each
-// thread folds its steps first. What is below it runs as it does.
+// thread folds its steps first. Where blocks are few all threads are along columns. What is
+// below it runs as it does.
 func (b *builder) fold(v core.ValID, below []core.ValID) error {
 	f := b.s.Fusion()
+	isAlong := b.Blocks < b.Warps*b.Rows
 	for _, w := range slices.Clone(f.Expr(f.Val(v).Def).Out) {
 		n := scheduler.Nest{Schedule: b.s, Tensor: w}
 		n.Merge(1, len(b.s.Loop(w))-1)
 		n.Split(1, warp, schedule.Serial)
-		if n.Err == nil {
-			n.Err = b.s.Split(w, 1, b.Blocks, false)
+		at := 0 // of the loop that threads beside those share
+		if isAlong {
+			at = 1
 		}
-		n.Split(0, b.Warps, schedule.Serial)
-		n.Split(0, b.Rows, schedule.Serial)
-		at := len(b.s.Loop(w)) - 3 // of blocks: those before are steps
-		n.Reorder(map[int]int{at: 0, at + 1: 1})
+		n.Split(at, b.Warps, schedule.TIDy)
+		n.Split(at, b.Rows, schedule.TIDz)
+		end := len(b.s.Loop(w)) - 1 // of the loop over columns
+		if isAlong {
+			end = 2
+		}
+		if n.Err == nil {
+			n.Err = b.s.Split(w, end-1, b.Blocks, false)
+		}
+		n.Reorder(map[int]int{end - 1: 0, end: 1})
 		n.Parallelize(0, schedule.BIDx)
 		n.Parallelize(2, schedule.Unroll)
 		n.Parallelize(-1, schedule.TIDx)
-		k := -2
-		for _, x := range []struct {
-			count int64
-			kind  schedule.Parallel
-		}{{b.Warps, schedule.TIDy}, {b.Rows, schedule.TIDz}} {
-			if x.count > 1 {
-				n.Parallelize(k, x.kind)
-				k--
-			}
-		}
 		if n.Err != nil {
 			return n.Err
 		}
@@ -263,10 +262,12 @@ func (b *builder) fold(v core.ValID, below []core.ValID) error {
 	if err := b.s.ParallelizeLike(v, -1, below, nil); err != nil {
 		return err
 	}
-	if b.Warps == 1 && b.Rows == 1 {
+	if isAlong || b.Warps == 1 && b.Rows == 1 {
 		return nil
 	}
 	part, err := b.s.RFactor(v, []int{2})
-	b.folds = append(b.folds, append(part, f.Expr(f.Val(v).Def).Out...)...)
+	if ceilDiv(b.capacity(), warp*b.Blocks) <= fewColumns {
+		b.folds = append(b.folds, append(part, f.Expr(f.Val(v).Def).Out...)...)
+	}
 	return err
 }

@@ -49,6 +49,7 @@ func TestBlockKernels(t *testing.T) {
 
 // A blockKernel is a segment and its inputs.
 type blockKernel struct {
+	device scheduler.Device // that kernels are made for
 	*segmenter.Segment
 	inputs []fusionfuzz.Input
 	want   []*core.Array
@@ -71,7 +72,7 @@ func blockKernels(t *testing.T, f *core.Fusion, values []core.InputValue) []*blo
 	seen := map[string]bool{}
 	var all []*blockKernel
 	for _, s := range p.Segments {
-		c := &blockKernel{Segment: s}
+		c := &blockKernel{Segment: s, device: scheduler.Hopper}
 		for k, source := range s.Inputs {
 			in := fusionfuzz.Input{}
 			if source.Val == core.NoVal {
@@ -131,7 +132,7 @@ func (c *blockKernel) run(t *testing.T, f *core.Fusion) (refused error) {
 	g, err := scheduler.Dense(f, b)
 	require.NoError(t, err)
 	by, ran := schedulers.Lookup(c.Scheduler), false
-	for k, p := range by.Candidates(g, scheduler.Hopper) {
+	for k, p := range by.Candidates(g, c.device) {
 		where := fmt.Sprintf("%v\n%s %v", f, c.Scheduler, p)
 		s, err := by.Apply(g, p)
 		if err != nil {
