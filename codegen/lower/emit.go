@@ -115,28 +115,39 @@ func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
 }
 
 // loadsFirst returns nodes with single elements of inputs that are read after a reduction
-// read before it: they take a register each, and nobody waits for them at the end.
+// read before it: they take a register each, and nobody waits for them at the end. What is
+// at a position that is loaded itself, which would be waited for at the beginning, is read
+// before threads exchange what they have.
 func (l *lowering) loadsFirst(nodes []*schedule.Nest) []*schedule.Nest {
-	if len(l.alias) > 0 { // order matters where memory is overwritten
+	isReduction := func(id core.ExprID) bool { return l.f.Expr(id).Op.Class == core.Reduction }
+	first := slices.IndexFunc(nodes, func(n *schedule.Nest) bool { return slices.ContainsFunc(l.inside(n), isReduction) })
+	if first < 0 || len(l.alias) > 0 { // order matters where memory is overwritten
 		return nodes
 	}
-	first := slices.IndexFunc(nodes, func(n *schedule.Nest) bool {
-		return slices.ContainsFunc(l.inside(n), func(id core.ExprID) bool { return l.f.Expr(id).Op.Class == core.Reduction })
-	})
-	if first < 0 {
-		return nodes
-	}
-	var loads, others []*schedule.Nest
-	isLoaded := map[core.ExprID]bool{}
+	isLoaded, isGathered := map[core.ExprID]bool{}, map[core.ExprID]bool{}
+	var direct, gathered, others []*schedule.Nest
 	for _, n := range nodes[first:] {
-		if l.isElementLoad(n, isLoaded) {
-			isLoaded[n.Expr] = true
-			loads = append(loads, n)
-		} else {
+		switch {
+		case !l.isElementLoad(n, isLoaded):
 			others = append(others, n)
+			continue
+		case l.f.Expr(n.Expr).Op.Class == core.Gather || l.isMadeOf(n.Expr, isGathered):
+			isGathered[n.Expr] = true
+			gathered = append(gathered, n)
+		default:
+			direct = append(direct, n)
 		}
+		isLoaded[n.Expr] = true
 	}
-	return slices.Concat(nodes[:first], loads, others)
+	at := max(0, slices.IndexFunc(others, func(n *schedule.Nest) bool {
+		return slices.ContainsFunc(l.inside(n), func(id core.ExprID) bool { return len(l.across(id)) > 0 || l.isMadeOf(id, isGathered) })
+	}))
+	return slices.Concat(nodes[:first], direct, others[:at], gathered, others[at:])
+}
+
+// isMadeOf reports whether an operand of id is the result of one of defs.
+func (l *lowering) isMadeOf(id core.ExprID, defs map[core.ExprID]bool) bool {
+	return slices.ContainsFunc(l.f.TensorArgs(l.f.Expr(id)), func(v core.ValID) bool { return defs[l.f.Val(v).Def] })
 }
 
 // isElementLoad reports whether n is not in a loop of a thread and moves elements of inputs,

@@ -108,3 +108,30 @@ output %6
 	require.Positive(t, label, text)
 	require.Less(t, label, row, text)
 }
+
+// What is gathered is there before it is read, also by a part of another reduction.
+func TestGatheredIsReadByLaterReductions(t *testing.T) {
+	s := parsed(t, `%0 = tensor f32 [9, 70] contiguity=[yes, yes]
+%1 = tensor i64 [9] contiguity=[yes]
+%2 = sum %0 dims=[1] keepdim=false dtype=f32
+%3 = broadcast %1 is_broadcast_dim=[false, true]
+%4 = take_along_axis %0, %3 dim=1
+%5 = mul %0, %4
+%6 = sum %5 dims=[1] keepdim=false dtype=f32
+output %2
+output %6
+`)
+	f := frozen(s)
+	sum := tv(s, 6) // that of tv2 is made by each thread, without an exchange
+	must(t, s.Split(sum, 1, 32, true))
+	partial, err := s.RFactor(sum, []int{1})
+	must(t, err, s.Parallelize(partial[0], 2, schedule.TIDx), s.Parallelize(sum, 1, schedule.TIDx))
+	for _, v := range s.Tensors() {
+		if !s.Fusion().Val(v).Input {
+			must(t, s.Parallelize(v, 0, schedule.BIDx))
+		}
+	}
+	must(t, s.InlineMost(nil, nil), s.InlineAt(tv(s, 3), 1, false), s.InlineAt(tv(s, 4), 1, false)) // not in the loops of what reads it
+	_, err = checkWith(s, f, fusionfuzz.Inputs(f, 7, []int64{9, 70}, []int64{9}), Options{})
+	require.NoError(t, err)
+}

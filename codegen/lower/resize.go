@@ -185,7 +185,7 @@ func (c *context) prefixes(e *core.Expr, o *operand, dim int) error {
 // the value as it is, before it becomes an index.
 func (c *context) readAt(e *core.Expr, o operand, dim int, position kir.ValueID, dst kir.Access) error {
 	b, n := c.b, c.size(c.f.Shape(o.v)[dim])
-	position = b.Cast(dtype.Int, position)
+	position = c.temporary("position", b.Cast(dtype.Int, position)) // it is loaded once
 	notNegative := b.Op(core.GeOp, position, b.Number(dtype.Int, 0))
 	inside := b.Let(c.name("inside"), b.Op(core.LogicalAndOp, notNegative, b.Op(core.LtOp, position, b.Index(dtype.Int, n))), scalar.Facts{Lo: 0, Hi: 1, Divisor: 1})
 	t := c.f.Val(e.Out[0]).DType

@@ -6,12 +6,14 @@ import (
 	"nvfuser_go/core"
 	"nvfuser_go/schedulers/persistence"
 	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/space"
 )
 
 // What is known of rows in registers of an H100.
 const (
-	fewElements   = 32       // of a thread, of whatever it holds: more threads do as well up to there
+	fewElements   = 32       // of a thread, of whatever it holds
 	mostElements  = 64       // that it may have where a warp has a row
+	wideSteps     = 8        // of a thread, if each is one element of 4 bytes or more: a warp covers a line with it
 	leastSteps    = 16       // of a thread that it may have, if each is one element
 	mostSteps     = 32       // the same, if they load few bytes
 	stepBytes     = 64       // that a thread loads for its row, where it has more than the least
@@ -20,7 +22,8 @@ const (
 	shortRow      = 2048     // elements up to which a warp has a row
 	block         = 128      // threads of a block, at least
 	smallRows     = 256      // the same of rows that are less than a warp's
-	spreadThreads = 512      // of a row, and of a processor, that few rows get
+	spreadThreads = 512      // of a processor, at most, that few rows get
+	largeBlock    = 512      // threads up to which a row has more of them rather than more elements for each
 	registers     = 64 << 10 // of a processor
 	baseRegisters = 32       // that a thread has beside what it holds
 	mostRegisters = 128
@@ -140,12 +143,13 @@ func (a *analysis) widen(p *Params, h held, vectors int64, device scheduler.Devi
 		if p.Threads == warp && length <= shortRow {
 			most = mostElements
 		}
-		most = min(most, a.mostSteps()*p.Vector)
+		most = min(most, a.mostSteps(*p)*p.Vector)
 		e := p.Steps * p.Vector
 		if most = max(most/max(h.registers, 1), p.Vector); e > most || p.capacity() < length {
 			continue
 		}
 		if a.registersOf(*p) <= min(mostRegisters, registers/max(p.Threads, block)) {
+			a.halve(p)
 			return true
 		}
 	}
@@ -154,10 +158,25 @@ func (a *analysis) widen(p *Params, h held, vectors int64, device scheduler.Devi
 
 // mostSteps returns how many steps a thread has at most. Of softmax in bfloat16, of 1,023
 // columns, a warp a row is faster (96.4 us, two warps 97.2); of what loads more for each
-// element two warps are: softmax in float32 186 us and 193, a layer norm 103 and 114.
-func (a *analysis) mostSteps() int64 {
+// element two warps are: a layer norm 103 and 114; and of single elements of 4 bytes four:
+// softmax in float32 185 us, with two 187, with one 193.
+func (a *analysis) mostSteps(p Params) int64 {
+	if p.Threads < largeBlock && !slices.ContainsFunc(a.rows.Tensors, func(t space.Tensor) bool { return t.Bytes < 4 }) {
+		return wideSteps
+	}
 	read, _ := a.rows.Traffic(1)
 	return min(max(stepBytes/max(read+a.facts.shared, 1), leastSteps), mostSteps)
+}
+
+// halve gives a row of a block twice the threads with half the elements each, where none
+// becomes idle: as long as exchanges take little, that leaves registers for loads.
+func (a *analysis) halve(p *Params) {
+	if a.facts.isOnline || p.Cluster > 1 || p.Threads <= warp {
+		return
+	}
+	for p.Threads < largeBlock && 2*p.Steps*p.Vector > fewElements && p.Steps%2 == 0 {
+		p.Threads, p.Steps = 2*p.Threads, p.Steps/2
+	}
 }
 
 // registersOf estimates the registers of a thread.
@@ -174,14 +193,15 @@ func (a *analysis) registersOf(p Params) int64 {
 func (a *analysis) isRoomy(p Params) bool { return a.registersOf(p) <= 80 }
 
 // spread gives few rows more threads, with less to do for each, and loads early what is
-// needed last: no other rows of a processor hide what a thread waits for.
+// needed last: no other rows of a processor hide what a thread waits for. Where an exchange
+// computes much, as that of sums of exponentials, more of them take as long as they save.
 func (a *analysis) spread(p *Params, device scheduler.Device) {
 	most := int64(device.Processors) * spreadThreads
 	if p.Cluster > 1 || a.rows.Count*p.Threads > most {
 		return
 	}
 	vectors := ceilDiv(max(a.rows.Length, 1), p.Vector)
-	for p.Steps > 1 && p.Threads < spreadThreads && 2*a.rows.Count*p.Threads <= most {
+	for !a.facts.isOnline && p.Steps > 1 && p.Threads < int64(device.Threads) && 2*a.rows.Count*p.Threads <= most {
 		p.Threads *= 2
 		p.Steps = bucket(ceilDiv(vectors, p.Threads))
 	}

@@ -131,6 +131,7 @@ type analysis struct {
 type facts struct {
 	reference core.ValID // the first reduction
 	held      map[holding]held
+	isOnline  bool  // some reduction keeps several values for a result
 	shared    int64 // bytes for each element of a row of the inputs that all rows have in common
 	err       error
 }
@@ -195,6 +196,7 @@ func find(g *scheduler.Segment) (x facts) {
 			return refuse("operation", v, "%s is the result of %s(), which cannot be computed in steps", f.Name(v), e.Called.Name)
 		}
 	}
+	x.isOnline = slices.ContainsFunc(phases.Reductions, func(v core.ValID) bool { return len(s.Fusion().Expr(s.Fusion().Val(v).Def).Out) > 1 })
 	x.reference = scheduler.Reductions(f)[0]
 	switch u, err := g.Uncovered(x.reference); {
 	case err != nil:

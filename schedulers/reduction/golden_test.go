@@ -41,7 +41,7 @@ func TestChoices(t *testing.T) {
 		}
 		s, err := Scheduler{}.Apply(g, first)
 		require.NoError(t, err)
-		require.Equal(t, first.Lanes*first.Rows <= residentThreads, s.ResidentBlocks() > 0)
+		require.Equal(t, first.Lanes*first.Rows <= residentThreads || !first.Inner, s.ResidentBlocks() > 0)
 		for _, v := range s.Tensors() {
 			if !s.Fusion().Val(v).Input {
 				fmt.Fprintln(&b, strings.Split(s.TensorText(v), "\n")[0])

@@ -73,8 +73,8 @@ func (b *builder) schedule(all []core.ValID) error {
 	switch threads := b.Lanes * b.Rows; {
 	case b.Inner && b.layout.isHeavy && threads == heavyBlock:
 		b.s.SetResidentBlocks(heavyResident)
-	case threads <= residentThreads:
-		b.s.SetResidentBlocks(int(min(residentThreads/threads, mostResident)))
+	case threads <= residentThreads || !b.Inner:
+		b.s.SetResidentBlocks(int(clamp(residentThreads/threads, 1, mostResident)))
 	}
 	return b.s.InlineMost(nil, b.apart)
 }
