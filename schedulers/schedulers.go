@@ -37,11 +37,20 @@ type registered struct {
 	params scheduler.Params
 }
 
+// Accept refuses also what no scheduler takes for its sizes: they themselves remember what
+// they found out of a fusion of other sizes.
+func (r registered) Accept(segment *scheduler.Segment, device scheduler.Device) []core.Refusal {
+	if refusals := scheduler.CheckSizes(segment, r.Name()); len(refusals) > 0 {
+		return refusals
+	}
+	return r.Scheduler.Accept(segment, device)
+}
+
 // All returns the schedulers in order of preference.
 func All() []scheduler.Scheduler {
 	var all []scheduler.Scheduler
 	for _, r := range registry {
-		all = append(all, r.Scheduler)
+		all = append(all, r)
 	}
 	return all
 }
@@ -50,7 +59,7 @@ func All() []scheduler.Scheduler {
 func Lookup(name string) scheduler.Scheduler {
 	for _, r := range registry {
 		if r.Name() == name {
-			return r.Scheduler
+			return r
 		}
 	}
 	return nil
@@ -83,7 +92,7 @@ func Choose(segment *scheduler.Segment, device scheduler.Device) (scheduler.Sche
 	for _, s := range registry {
 		r := s.Accept(segment, device)
 		if len(r) == 0 {
-			return s.Scheduler, refusals
+			return s, refusals
 		}
 		refusals = append(refusals, r...)
 	}

@@ -62,6 +62,11 @@ output %2
 %1 = cumsum %0 dim=0
 output %1
 `
+	scattered = `%0 = tensor f32 [-1] contiguity=[yes]
+%1 = tensor i64 [-1] contiguity=[yes]
+%2 = scatter %0, %1, 1:f32 dim=0
+output %2
+`
 )
 
 // choose lets the schedulers choose for the fusion of text with inputs of shape.
@@ -72,7 +77,7 @@ func choose(t *testing.T, text string, shape ...int64) (*scheduler.Segment, sche
 	f.Freeze()
 	values := make([]core.InputValue, len(f.Inputs()))
 	for i := range values {
-		values[i] = core.InputValue{Tensor: true, DType: dtype.Float, Sizes: shape}
+		values[i] = core.InputValue{Tensor: true, DType: f.Val(f.Inputs()[i]).DType, Sizes: shape}
 	}
 	b, err := f.Bind(values)
 	require.NoError(t, err)
@@ -239,5 +244,23 @@ output %4
 			}
 		}
 		require.Greater(t, applied, 5*len(schedules))
+	}
+}
+
+// TestLongLine: no scheduler takes a scatter of which each element looks at many places,
+// by whatever way it is asked, and the next size is asked about anew.
+func TestLongLine(t *testing.T) {
+	for _, n := range []int64{128, 129, 7, 1 << 20, 0} {
+		g, s, refusals := choose(t, scattered, n)
+		require.Equal(t, n <= 128, s != nil, n)
+		if n <= 128 {
+			continue
+		}
+		require.Len(t, refusals, len(schedulers.All()))
+		for i, by := range schedulers.All() {
+			require.Equal(t, refusals[i:i+1], by.Accept(g, scheduler.Hopper))
+			require.Equal(t, refusals[i:i+1], schedulers.Lookup(by.Name()).Accept(g, scheduler.Hopper))
+			require.Equal(t, core.Refusal{By: by.Name(), Rule: "line", Tensor: "tv2", Sentence: refusals[i].Sentence}, refusals[i])
+		}
 	}
 }

@@ -364,5 +364,5 @@ func (g *graph) weight(id core.ExprID) float64 {
 // triesAlone reports whether it is plain that some scheduler takes an expression of
 // such an operation alone; others are asked about.
 func triesAlone(op *core.OpInfo) bool {
-	return scheduler.Maps(op.Class) && op != core.EmbeddingFwdOp || op.Class == core.Reduction && core.MergeOp(op) != nil
+	return scheduler.Maps(op.Class) && op != core.EmbeddingFwdOp && op != core.ScatterOp || op.Class == core.Reduction && core.MergeOp(op) != nil
 }

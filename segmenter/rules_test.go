@@ -29,7 +29,10 @@ func shown(p *Program) []string {
 	return all
 }
 
-const matrix = "%0 = tensor f32 [64, 64] contiguity=[yes, yes]\n"
+const (
+	matrix  = "%0 = tensor f32 [64, 64] contiguity=[yes, yes]\n"
+	indices = matrix + "%1 = tensor i64 [64, 64] contiguity=[yes, yes]\n"
+)
 
 // TestRules has for each rule a fusion to which it applies, and one that it nearly does.
 func TestRules(t *testing.T) {
@@ -42,6 +45,9 @@ func TestRules(t *testing.T) {
 		want       []string
 	}{
 		{"one kernel", matrix + "%1 = exp %0\n%2 = sin %1\noutput %2", []string{"kernel: exp sin"}},
+		{"a scatter of a short index", indices + "%2 = scatter %0, %1, 1:f32 dim=1\n%3 = exp %2\noutput %3", []string{"kernel: scatter", "kernel: exp"}},
+		{"a scatter of a long index", indices + "%2 = cat [%1, %1, %1] dim=1 manual_padding=false\n%3 = scatter %0, %2, 1:f32 dim=1\n%4 = exp %3\noutput %4",
+			[]string{"kernel: cat", "torch call: scatter", "kernel: exp"}},
 		{"segment_set of a computed tensor", matrix + "%1 = exp %0\n%2 = segment_set %1\n%3 = sin %2\noutput %3",
 			[]string{"kernel: exp segment_set", "kernel: sin"}},
 		{"segment_set of an input", matrix + "%1 = segment_set %0\n%2 = sin %1\noutput %2", []string{"kernel: segment_set sin"}},

@@ -92,6 +92,27 @@ func CheckSegment(f *core.Fusion, by string) []core.Refusal {
 	return refusals
 }
 
+// longestLine is how many places of its index each element of a scatter may look at
+// in a kernel: 3 us for one thread, at about 40 cycles each. Torch takes some nine
+// launches for a scatter.
+const longestLine = 128
+
+// CheckSizes returns why no scheduler called by takes g for its sizes, whatever
+// it would take for others.
+func CheckSizes(g *Segment, by string) []core.Refusal {
+	f := g.Fusion
+	for _, id := range f.Order() {
+		n, err := line(f.Expr(id), g.Shapes)
+		if v := f.Expr(id).Out[0]; err != nil {
+			return []core.Refusal{Refuse(f, by, "sizes", v, "the sizes of %s are not known: %v", f.Name(v), err)}
+		} else if n > longestLine {
+			return []core.Refusal{Refuse(f, by, "line", v,
+				"each element of %s looks at %d places of the index; in a kernel they are at most %d", f.Name(v), n, longestLine)}
+		}
+	}
+	return nil
+}
+
 // Maps reports whether each element of the results of an operation of class c
 // comes from a fixed number of elements of the operands.
 func Maps(c core.Class) bool {

@@ -133,3 +133,22 @@ def test_long_reductions(shape: tuple[int, ...], dims: list[int]):
         torch.testing.assert_close(total, x.abs().sum(dims) * 2, rtol=1e-5, atol=0)
         assert torch.equal(largest, x.amax(dims))
     assert "blockIdx.y" in fd.fec.get_scheduled_ir([x])
+
+
+def test_scatter_of_long_lines() -> None:
+    """A kernel has each element look at its whole line of the index, so torch is called for long ones."""
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1])
+        index = fd.define_tensor([-1], dtype=DataType.Int)
+        y = fd.ops.scatter(x, index, x * 2.0, 0)
+        fd.add_output(y, x)
+        fd.add_output(y + x)
+    for size in (7, 1000, 128, 129, 5):
+        before = torch.randn(size)
+        places = torch.randperm(size)
+        after = before.scatter(0, places, before * 2)
+        given = before.clone()
+        (total,) = simulate(fd, given, places)
+        assert torch.equal(given, after)
+        assert torch.equal(total, after + before)
+        assert ("call of torch for scatter()" in str(fd.explain([before, places]))) == (size > 128)
