@@ -36,6 +36,7 @@ var moments = &state{
 	merge:    (*lowering).mergeMoments,
 	mergeAll: (*lowering).mergeAllMoments,
 	counts:   func(*fold) bool { return true },
+	number:   2,
 	enough:   maxTogether,
 }
 

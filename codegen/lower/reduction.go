@@ -40,6 +40,7 @@ type state struct {
 	// the instructions that a merge has at each step; nil: they are merged in pairs.
 	mergeAll func(l *lowering, f fold, parts [][]kir.ValueID, by lanes) []kir.ValueID
 
+	number    int   // which value is the number of elements; 0: none
 	enough    int64 // elements of inner loops that are not added together with those of one around: more would cost more registers than they save
 	symmetric bool  // a merged with b has the bits of b merged with a
 }

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"maps"
 	"slices"
 
 	"nvfuser_go/codegen/kir"
@@ -43,6 +44,7 @@ type group struct {
 	cond  scalar.ID  // of all ifs around the addition
 	inIf  bool       // one of the loops is in one of the ifs
 	each  kir.BufferID
+	count kir.ValueID // of elements that each iteration of the kept loops has; NoValue: its own
 }
 
 // A loop is written out, from 0 in steps of 1.
@@ -105,7 +107,7 @@ func (a *accumulation) groups(b *kir.Block, around group) (list []*group) {
 		case kir.Declare:
 			if x := a.additions[s.Buffer]; x != nil {
 				g := around
-				g.addition, g.block, g.loops = x, b, slices.Clone(around.loops)
+				g.addition, g.block, g.loops, g.count = x, b, slices.Clone(around.loops), kir.NoValue
 				list = append(list, &g)
 			}
 		}
@@ -191,22 +193,84 @@ func (a *accumulation) addGroup(g *group) {
 		}
 	}
 	all := func(with values) { a.addElements(g, with) }
-	some := func(with values) { a.addSome(g, varying, with) }
-	divide := func(with values, all, some func()) {
-		switch cond := a.always(a.at(g.cond, with), varying); len(varying) {
-		case 0:
-			a.whenever(cond, all)
-		default:
-			a.b.If(cond, all, some)
+	if !ofKept {
+		at := g.fold.state.number
+		alike := at > 0 && len(kept) > 0 && a.countsAlike(g, g.dst[at].Buffer)
+		common := func(with values) {
+			if alike {
+				a.shareCount(g, g.dst[at], kept, with)
+			}
+			a.nest(kept, with, all)
+			g.count = kir.NoValue
 		}
-	}
-	if ofKept {
-		a.nest(kept, values{}, func(with values) {
-			divide(with, func() { all(with) }, func() { some(with) })
-		})
+		a.divide(g, varying, values{}, func() { common(values{}) }, func() { a.addSome(g, varying, values{}, common) })
 		return
 	}
-	divide(nil, func() { a.nest(kept, values{}, all) }, func() { a.nest(kept, values{}, some) })
+	a.nest(kept, values{}, func(with values) {
+		a.divide(g, varying, with, func() { all(with) }, func() { a.addSome(g, varying, with, all) })
+	})
+}
+
+// divide emits all where the condition of a group holds in all iterations of varying loops,
+// else some.
+func (a *accumulation) divide(g *group, varying []loop, with values, all, some func()) {
+	cond := a.always(a.at(g.cond, with), varying)
+	if len(varying) == 0 {
+		a.whenever(cond, all)
+		return
+	}
+	a.b.If(cond, all, some)
+}
+
+// shareCount puts the number of elements that all iterations of the kept loops have so far
+// in the place of that of each: it is converted once then, and divided by.
+func (a *accumulation) shareCount(g *group, number kir.Access, kept []loop, with values) {
+	first := maps.Clone(with)
+	for _, l := range kept {
+		first[l.symbol] = a.t.Int(0)
+	}
+	g.count = a.temporary("count", a.loadFrom(a.accessAt(number, first)))
+}
+
+// countsAlike reports whether nothing but the group, and constants in any case, are written
+// to numbers of elements.
+func (a *accumulation) countsAlike(g *group, numbers kir.BufferID) bool {
+	alike := true
+	for _, x := range a.additions { // a copy of the nest has another group
+		alike = alike && (x == g.addition || !x.writes(numbers))
+	}
+	var walk func(b kir.Block, inIf bool)
+	walk = func(b kir.Block, inIf bool) {
+		for _, s := range b {
+			switch s := s.(type) {
+			case *kir.For:
+				walk(s.Body, inIf)
+				continue
+			case *kir.If:
+				always := s.Cond == a.t.Bool(true)
+				walk(s.Then, inIf || !always)
+				walk(s.Else, true)
+				continue
+			}
+			eachAccess(a.b.Kernel(), s, func(x *kir.Access, write bool) {
+				set, isSet := s.(kir.Assign)
+				isConst := isSet && a.b.Kernel().Values[set.Value].Kind == kir.Constant
+				alike = alike && (!write || x.Buffer != numbers || isConst && !inIf)
+			})
+		}
+	}
+	walk(a.b.Kernel().Body, false)
+	return alike
+}
+
+// accessAt returns an access with these values of symbols.
+func (a *accumulation) accessAt(x kir.Access, with values) kir.Access {
+	coords := make([]scalar.ID, len(x.Coords))
+	for k, c := range x.Coords {
+		coords[k] = a.at(c, with)
+	}
+	x.Coords, x.Index = coords, a.at(x.Index, with)
+	return x
 }
 
 // Values are those of the symbols of loops.
@@ -251,11 +315,11 @@ func (a *accumulation) always(cond scalar.ID, loops []loop) scalar.ID {
 	return all
 }
 
-// addSome adds those elements of a group for which its condition holds: together those for
-// which it is the same.
-func (a *accumulation) addSome(g *group, varying []loop, with values) {
+// addSome adds those elements of a group for which its condition holds: together, by add,
+// those for which it is the same.
+func (a *accumulation) addSome(g *group, varying []loop, with values, add func(values)) {
 	a.nest(varying, with, func(with values) {
-		a.whenever(a.at(g.cond, with), func() { a.addElements(g, with) })
+		a.whenever(a.at(g.cond, with), func() { add(with) })
 	})
 }
 
@@ -282,13 +346,11 @@ func (a *accumulation) addElements(g *group, with values) {
 	visit(nil)
 	dst, old := make([]kir.Access, len(g.dst)), make([]kir.ValueID, len(g.dst))
 	for i, d := range g.dst {
-		coords := make([]scalar.ID, len(d.Coords))
-		for k, c := range d.Coords {
-			coords[k] = a.at(c, with)
-		}
-		dst[i] = d
-		dst[i].Coords, dst[i].Index = coords, a.at(d.Index, with)
+		dst[i] = a.accessAt(d, with)
 		old[i] = a.loadFrom(dst[i])
+	}
+	if g.count != kir.NoValue {
+		old[g.fold.state.number] = g.count
 	}
 	for i, v := range g.fold.state.addAll(a.lowering, g.fold, old, elements) {
 		a.b.Add(kir.Assign{Dst: dst[i], Value: v})
