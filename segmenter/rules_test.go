@@ -196,6 +196,56 @@ func TestComputedAgain(t *testing.T) {
 	}
 }
 
+// TestOrders asks about results as they lie in memory: of images with the channels last
+// columns are reduced, and what follows lies as the images do, and is one kernel with them.
+func TestOrders(t *testing.T) {
+	text := `%0 = tensor bf16 [-1, -1, -1, -1] contiguity=[yes, yes, yes, yes] stride_order=[3, 0, 2, 1]
+%1 = tensor f32 [-1] contiguity=[yes]
+%2 = tensor f32 [-1] contiguity=[yes]
+%3 = cast %0 dtype=f32
+%4, %5, %6 = welford %3 dims=[0, 2, 3]
+%7 = broadcast %4 is_broadcast_dim=[true, false, true, true]
+%8 = sub %3, %7
+$0 = i.mul %0.2, %0.3, %0.0 : index
+$1 = cast $0 : f64
+$2 = sub $1, 0:f64 : f64
+$3 = maximum $2, 0:f64 : f64
+$4 = reciprocal $3 : f64
+%9 = mul %5, $4
+%10 = add %9, 1e-05:f64
+%11 = rsqrt %10
+%12 = broadcast %11 is_broadcast_dim=[true, false, true, true]
+%13 = mul %8, %12
+%14 = cast %1 dtype=f32
+%15 = broadcast %14 is_broadcast_dim=[true, false, true, true]
+%16 = mul %13, %15
+%17 = cast %2 dtype=f32
+%18 = broadcast %17 is_broadcast_dim=[true, false, true, true]
+%19 = add %16, %18
+%20 = cast %19 dtype=bf16
+output %20
+`
+	f, err := core.Parse(text)
+	require.NoError(t, err)
+	f.Freeze()
+	var values []core.InputValue
+	for i, sizes := range [][]int64{{64, 256, 28, 28}, {256}, {256}} {
+		values = append(values, core.InputValue{Tensor: true, DType: f.Val(f.Inputs()[i]).DType, Sizes: sizes})
+	}
+	x := &trial{f: f}
+	x.b, err = f.Bind(values)
+	require.NoError(t, err)
+	p, err := Cut(x.f, x.b, scheduler.Hopper, Options{Order: func(v core.ValID) []int {
+		if x.f.Rank(v) == 4 {
+			return []int{0, 2, 3, 1}
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	require.Len(t, p.Segments, 1)
+	require.Equal(t, "outer_persistent", p.Segments[0].Scheduler)
+}
+
 // TestInPlace tells the outputs that are written in place, and the order.
 func TestInPlace(t *testing.T) {
 	for _, test := range []struct {

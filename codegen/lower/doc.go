@@ -41,7 +41,7 @@
 // emit.go, path.go, index.go, predicate.go, value.go, arguments.go; then what
 // classes of ops and parallel types add: resize.go, scatter.go, reduction.go,
 // across.go, block.go, cluster.go, grid.go, vector.go, pipeline.go, swizzle.go, unswitch.go,
-// drop.go, alias.go; then the passes over kir: registers.go, accumulate.go,
+// keep.go, drop.go, alias.go; then the passes over kir: registers.go, accumulate.go,
 // synchronise.go, hoist.go, indextype.go, divisors.go. walk.go visits statements; rules.go is what tests leave out.
 //
 // It does not choose schedules and does not know the limits of devices.

@@ -77,12 +77,12 @@ func (l *lowering) checkKept(u core.ValID, loop int) error {
 		isRight := p.IsThread() || isConst
 		switch {
 		case at < loop:
-			isRight = p.IsBlock() || l.isOne(l.m.Promotion(x))
+			isRight = p.IsBlock() || p.IsThread() || l.isOne(l.m.Promotion(x))
 		case at == loop:
 			isRight = p == schedule.Serial && l.pipelines[class] == nil
 		}
 		if !isRight {
-			return l.refuse("kept", u, "axis %d of %s is %v: what is kept has loops of blocks outside of the one at place %d, which is serial, and loops of constant extents inside", at, l.f.Name(u), p, loop)
+			return l.refuse("kept", u, "axis %d of %s is %v: what is kept has loops of blocks and threads outside of the one at place %d, which is serial, and loops of constant extents inside", at, l.f.Name(u), p, loop)
 		}
 	}
 	return nil

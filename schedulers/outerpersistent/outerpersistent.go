@@ -11,7 +11,9 @@
 //   - in registers of several blocks, where there are few columns: each block leaves what
 //     it has reduced in global memory, and reads what all have left once all have, for
 //     which all must be on the device at once: the launch is cooperative;
-//   - in global memory, from where each phase loads it again, in one block or several.
+//   - in global memory, from where each phase loads it again, in one block or several: but
+//     for its last elements, which stay in shared memory, and those before, in the second
+//     cache, as the next phase goes from the last to the first.
 //
 // Package persistence finds what is held and what is computed again. Means and variances
 // are computed in two passes over what is held, and in one where that is loaded again.
