@@ -51,7 +51,7 @@ func (p Params) String() string {
 	if p.Reload {
 		text += ", loaded again"
 	}
-	if p.Kept > 0 {
+	if p.Kept+p.Warm > 0 {
 		text += fmt.Sprintf(" but for %d iterations in shared memory and %d in the second cache", p.Kept, p.Warm)
 	}
 	return text
