@@ -48,8 +48,8 @@ def test_variance_of_what_is_equal(how: str, width: int) -> None:
 @pytest.mark.parametrize("how", CALLS)
 def test_variance_at_a_large_mean(how: str) -> None:
     """Kernels keep the mean of what a thread has in float32, where it is known to 2^-11 of the deviation here, as
-    torch's kernels do; on the CPU both add up in double precision. The mean of squares less the square of the mean would
-    have no digit."""
+    torch's kernels do; on the CPU both add up in double precision. The mean of squares less the square of the mean
+    would have no digit."""
     x = torch.randn(3, 4096, generator=torch.Generator().manual_seed(4)) + 1e4
 
     def define(fd, t):
