@@ -53,7 +53,7 @@ func takes(m *model.Machine, l *cudadrv.LaunchBlock, s model.State) float64 {
 		return m.Alone + repeat*bytes/m.Cache
 	case "multiplies":
 		return m.Alone + repeat*4*256*blocks/(m.Issue/0.65)
-	case "code":
+	case "chain":
 		return m.Alone + m.Code*float64(l.Function.CodeBytes)/1024
 	case "exchanges":
 		return m.Time(model.Kernel{Read: bytes, Written: bytes}, s) + m.Block

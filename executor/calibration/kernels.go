@@ -47,18 +47,22 @@ extern "C" __global__ void multiplies(__grid_constant__ const P p) {
   if (a + b + c + d == 0.12345f) p.y[0].x = 1;
 }
 
-// Nothing but code: each instruction runs once.
-extern "C" __global__ void code(__grid_constant__ const P p) {
-  float a = threadIdx.x, b = a + 1, c = a + 2, d = a + 3, by = 0.5f + p.n;
-#pragma unroll
-  for (int r = 0; r < 256; r++) a = a * by + r, b = b * by + r, c = c * by + r, d = d * by + r;
-  if (a + b + c + d == 0.12345f) p.y[0].x = 1;
-}
-
 __device__ __forceinline__ float inWarp(float v) {
 #pragma unroll
   for (int k = 16; k; k /= 2) v += __shfl_xor_sync(~0u, v, k);
   return v;
+}
+
+// Instructions that wait for each other and run once: additions, and a shuffle among eight.
+extern "C" __global__ void chain(__grid_constant__ const P p) {
+  float a = threadIdx.x, by = 0.5f + p.n;
+#pragma unroll
+  for (int r = 0; r < 128; r++) {
+#pragma unroll
+    for (int k = 0; k < 7; k++) a = a * by + (r + k);
+    a = __shfl_xor_sync(~0u, a, 1);
+  }
+  if (a == 0.12345f) p.y[0].x = 1;
 }
 
 // A copy in which each element waits for all of its block, repeat times.
@@ -139,4 +143,4 @@ extern "C" __global__ void tickets(__grid_constant__ const P p) {
 `
 
 // names are those of the kernels.
-var names = []string{"nothing", "copies", "writes", "reads", "rereads", "multiplies", "code", "exchanges", "clusters", "waits", "tickets"}
+var names = []string{"nothing", "copies", "writes", "reads", "rereads", "multiplies", "chain", "exchanges", "clusters", "waits", "tickets"}

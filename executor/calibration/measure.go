@@ -141,13 +141,13 @@ func (x *measurer) machine() model.Machine {
 	const multiplications = 4
 	m.Issue = reachable * multiplications * float64(8*processors*threads) / x.each(4096, func(repeat int) cudadrv.Work { return x.work("multiplies", 8*processors, 0, repeat) })
 
-	if bytes := x.functions["code"].CodeBytes; bytes > 0 {
-		warp := func(kernel string) cudadrv.Work { // its instructions do not take longer than to come
+	if bytes := x.functions["chain"].CodeBytes; bytes > 0 {
+		warp := func(kernel string) cudadrv.Work { // alone on a multiprocessor
 			w := x.work(kernel, processors, 0, 0)
 			w.Launch.Block[0] = 32
 			return w
 		}
-		m.Code = max(x.time(x.flush, warp("code"))-x.time(x.flush, warp("nothing")), 0) / (float64(bytes) / 1024)
+		m.Code = max(x.time(x.flush, warp("chain"))-x.time(x.flush, warp("nothing")), 0) / (float64(bytes) / 1024)
 	}
 
 	// An exchange is more than its barrier: what threads wait for each other with, of rows

@@ -36,7 +36,7 @@ type Machine struct {
 
 	// Of the multiprocessors.
 	Issue float64 `json:"issue_rate"` // instructions of threads in a us that kernels reach, of all of them
-	Code  float64 `json:"code_us"`    // us that a KB of code takes to come, of a kernel alone
+	Code  float64 `json:"code_us"`    // us of a KB of instructions of a thread that wait for each other
 
 	// Of waiting, in us.
 	Block   float64 `json:"block_us"`   // threads of a block exchange what they have
@@ -81,7 +81,7 @@ func Derived(name string, processors int, peak, l2 float64) Machine {
 type Kernel struct {
 	Read, Written float64 // bytes, each once
 	Instructions  float64 // of all threads
-	Code          float64 // bytes of instructions, which are not in any cache if it is timed alone
+	Code          float64 // bytes of instructions
 	Part          float64 // of the multiprocessors that it keeps busy; 0: all
 	Waves         float64 // how often they are filled with blocks; 0: it is not known
 	Launches      int     // 0: one
@@ -105,13 +105,14 @@ func (m *Machine) InChain(k Kernel) float64 {
 }
 
 // Time returns the us between events before and after k, which finds nothing that it reads
-// in the second cache.
+// in the second cache. A block's instructions take a while, in which other blocks use the
+// memory if there are more than fit at once.
 func (m *Machine) Time(k Kernel, s State) float64 {
 	more := 0.0
 	if s == Dirty {
 		more = between(0, m.DirtyCopy, m.DirtyRead, k.shareOfReads()) * min((k.Read+k.Written)/m.DirtyFrom, 1)
 	}
-	return m.Alone + float64(max(k.Launches, 1)-1)*m.Launch + m.Code*k.Code/1024 + m.work(k, min(k.Written/2, m.Kept), more) + m.waiting(k.Waits)
+	return m.Alone + float64(max(k.Launches, 1)-1)*m.Launch + m.Code*k.Code/1024/max(k.Waves, 1) + m.work(k, min(k.Written/2, m.Kept), more) + m.waiting(k.Waits)
 }
 
 // work returns the us of memory, which takes so many more, and instructions. The bytes in
