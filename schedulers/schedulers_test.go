@@ -109,7 +109,7 @@ func TestChoose(t *testing.T) {
 		{"long rows", reduction, "reduction", []int64{300, 100000}, "inner reduction: 1024x1 threads, vectors of 4 elements, 4 steps at a time"},
 		{"few long rows", reduction, "reduction", []int64{3, 100000}, "inner reduction: 512x1 threads, vectors of 4 elements, 4 steps at a time, in 8 blocks"},
 		{"rows", normalization, "inner_persistent", []int64{4096, 4096}, "inner persistent: 1 rows a block, 256 threads a row, 4 steps of 4 elements each, a held byte at 3"},
-		{"rows of a cluster", normalization, "inner_persistent", []int64{4096, 65536}, "inner persistent: 1 rows a block in shared memory, 512 threads a row in each of 4 blocks, 8 steps of 4 elements each, a held byte at 32"},
+		{"rows of a cluster", normalization, "inner_persistent", []int64{4096, 65536}, "inner persistent: 1 rows a block in shared memory, 256 threads a row in each of 4 blocks, 16 steps of 4 elements each, a held byte at 32"},
 		{"short rows that are needed again", normalization, "inner_persistent", []int64{4096, 7}, "inner persistent: 16 rows a block, 8 threads a row, 1 steps of 1 elements each, a held byte at 3"},
 		{"columns", columns, "outer_persistent", []int64{7, 300}, "outer persistent: 32x1 threads, 8 steps of 4 columns each, a held byte at 3"},
 		{"columns of many blocks", columns, "outer_persistent", []int64{60000, 64}, "outer persistent: 8x64 threads, 16 steps of 4 columns each, a held byte at 3, 66 blocks a column"},

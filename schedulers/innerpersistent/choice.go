@@ -31,7 +31,8 @@ const (
 	clusterThreads = 256      // of a block of a cluster, at least
 	clusterBytes   = 32 << 10 // that a block of it holds in registers, where it may have more blocks
 	sharedBytes    = 64 << 10 // the same in shared memory: three blocks a processor, so that some load while others compute
-	threadBytes    = 128      // of a thread's part of a row in shared memory, at most, where it may have more threads
+	sharedElements = 64       // of a thread's part of a row there, of all inputs: half or twice as many cost a tenth and more
+	sharedThreads  = 512      // of a block then, at most
 	exchangeBytes  = 6 << 10  // of shared memory that threads may need to exchange what they reduce
 )
 
@@ -91,10 +92,13 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 		p.Threads *= 2
 	}
 	if a.widen(&p, h, vectors, device) {
+		if q, ok := a.fitShared(p, 1, device); ok && device.Cluster > 1 && p.Threads > sharedThreads && a.rows.Count >= int64(device.Processors) {
+			return q, true
+		}
 		p.Rows = a.rowsOf(p, device)
 		return p, true
 	}
-	if p, ok := a.fitShared(p, device); ok {
+	if p, ok := a.fitShared(p, 2, device); ok {
 		return p, true
 	}
 	p.Threads, p.Rows = clusterThreads, 1
@@ -104,9 +108,10 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 	return p, p.Cluster <= int64(device.Cluster) && a.widen(&p, h, vectors, device)
 }
 
-// fitShared returns the parameters with which the blocks of a cluster have room for rows in
-// shared memory, which threads fill by asynchronous copies of 4 bytes at least.
-func (a *analysis) fitShared(p Params, device scheduler.Device) (Params, bool) {
+// fitShared returns the parameters with which blocks, of a cluster or at least one, have
+// room for rows in shared memory, which threads fill by asynchronous copies of 4 bytes at
+// least.
+func (a *analysis) fitShared(p Params, least int64, device scheduler.Device) (Params, bool) {
 	p.Shared, p.Rows, p.Price = true, 1, persistence.Tight
 	h, pitch := a.facts.held[p.holding()], a.rows.Pitch(p.Vector)
 	bytes := int64(0)
@@ -120,10 +125,10 @@ func (a *analysis) fitShared(p Params, device scheduler.Device) (Params, bool) {
 		}
 	}
 	row := bytes * a.rows.Length
-	for p.Cluster = 2; 2*p.Cluster <= int64(device.Cluster) && row > p.Cluster*sharedBytes; {
+	for p.Cluster = least; 2*p.Cluster <= int64(device.Cluster) && row > p.Cluster*sharedBytes; {
 		p.Cluster *= 2
 	}
-	for p.Threads = clusterThreads; 2*p.Threads <= int64(device.Threads) && row > p.Cluster*p.Threads*threadBytes; {
+	for p.Threads = clusterThreads; 2*p.Threads <= min(sharedThreads, int64(device.Threads)) && int64(len(h.again))*a.rows.Length > p.Cluster*p.Threads*sharedElements; {
 		p.Threads *= 2
 	}
 	p.Steps = ceilDiv(ceilDiv(max(a.rows.Length, 1), p.Vector), p.Threads*p.Cluster)

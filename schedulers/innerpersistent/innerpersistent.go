@@ -8,12 +8,14 @@
 // many lengths and any number of them. Threads of a row exchange what they reduce within a
 // warp, a block or, of rows too long for that, a cluster of blocks. What is held between
 // the phases of a row is found by package persistence. Means and variances are computed in
-// two passes over what is held.
+// two passes over what is held in registers, and in one where threads have long parts of a
+// row: blocks of a cluster exchange once then.
 //
-// Of rows of a cluster each thread copies its elements of the inputs that are needed again
-// to shared memory, asynchronously, and reads them from there in each phase: that leaves
-// registers for more blocks, of which some load while others compute. Where elements lie so
-// that copies would have less than 4 bytes they are in registers there too.
+// Of rows of a cluster, or of a block that would need more than 512 threads, each thread
+// copies its elements of the inputs that are needed again to shared memory, asynchronously,
+// and reads them from there in each phase: that leaves registers for more blocks, of which
+// some load while others compute. Where elements lie so that copies would have less than 4
+// bytes, and where a device has no clusters, they are in registers.
 //
 // Rows that do not fit in a block, or a cluster where there are, are refused.
 //

@@ -15,8 +15,10 @@ func (a *analysis) build(p Params) (*schedule.Scheduled, error) {
 
 func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	var sums map[core.ValID]core.ValID
-	if err := twoPass(s, &sums); err != nil {
-		return err
+	if !p.Shared {
+		if err := twoPass(s, &sums); err != nil {
+			return err
+		}
 	}
 	instead, err := scheduler.CacheOutputs(s)
 	if err != nil {
