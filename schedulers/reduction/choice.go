@@ -35,6 +35,7 @@ const (
 	// little beside adding the elements up; more where merging costs more, as long as there
 	// are as many threads of a processor for all rows.
 	rowVectors, stateVectors = 4, 16
+	rowElements              = 16 // the same of elements, where vectors have few
 	fewestThreads            = 384
 	// stateBlock is how many threads a row has at most whose state a thread adds many
 	// elements to at once: 82 registers in a var_mean of bfloat16.
@@ -161,7 +162,7 @@ func (l *layout) inner(e, read int64, device scheduler.Device) Params {
 		return p
 	}
 	most := clamp(floor2(innerFlight/read), 1, mostUnroll)
-	p.Lanes = clamp(floor2(vectors/rowVectors), min(fewestLanes, ceil2(vectors)), large)
+	p.Lanes = clamp(floor2(vectors/max(rowVectors, rowElements/e)), min(fewestLanes, ceil2(vectors)), large)
 	if l.states > 2 {
 		most := p.Lanes
 		p.Lanes = clamp(floor2(vectors/stateVectors), min(fewestLanes, most), most)
