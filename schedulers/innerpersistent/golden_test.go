@@ -66,6 +66,38 @@ output %3
 	require.Equal(t, "row too wide", Scheduler{}.Accept(g, device)[0].Rule)
 }
 
+// TestPromises holds what parameters promise of the length of a row against the lengths that
+// they are chosen for.
+func TestPromises(t *testing.T) {
+	for _, dtype := range []string{"bf16", "f64"} {
+		for _, count := range []int{7, 65536} {
+			for length := int64(0); length < 140000; length += 1 + length/90 {
+				g := segmenttext.Read(t, fmt.Sprintf(`%%0 = tensor %s [-1, -1] contiguity=[yes, yes]
+%%1 = tensor %s [-1] contiguity=[yes]
+%%2 = cast %%0 dtype=f32
+%%3 = sum %%2 dims=[1] keepdim=false dtype=f32
+%%4 = broadcast %%3 is_broadcast_dim=[false, true]
+%%5 = sub %%2, %%4
+%%6 = broadcast %%1 is_broadcast_dim=[true, false]
+%%7 = cast %%6 dtype=f32
+%%8 = mul %%5, %%7
+output %%8
+
+[%d, %d]
+[%d]
+`, dtype, dtype, count, length, length))
+				a := analyse(g)
+				require.NoError(t, a.err)
+				chosen, _ := a.choose(scheduler.Hopper)
+				for _, p := range chosen {
+					require.LessOrEqual(t, p.least(), length, "%v", p)
+					require.GreaterOrEqual(t, p.capacity(), length, "%v", p)
+				}
+			}
+		}
+	}
+}
+
 // elements returns how many of v a thread has at a time.
 func elements(m *schedule.Mapping, v core.ValID) int64 {
 	s, n := m.Scheduled(), int64(1)

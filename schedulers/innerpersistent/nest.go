@@ -131,8 +131,9 @@ func (a *analysis) share(s *schedule.Scheduled, p Params) error {
 }
 
 // loops gives the reduction v loops: blocks of rows, rows, an axis of one element, blocks
-// of a cluster, steps
-// of a thread, threads, and elements of a step. What is 1 of rows and elements is left out.
+// of a cluster, steps of a thread, threads, rows of a thread, and elements of a step. What
+// rows have in common is so loaded once for those of a thread. What is 1 of rows and
+// elements is left out.
 func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 	order, kept := a.rows.Dimensions, a.rows.KeptDimensions
 	moves := map[int]int{}
@@ -148,6 +149,13 @@ func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 		n.Parallelize(at, schedule.Cluster)
 	}
 	if kept > 0 {
+		if n.Split(0, p.Each, schedule.Serial); p.Each > 1 {
+			at := len(s.Loop(v)) - 1
+			if p.Vector > 1 {
+				at--
+			}
+			n.Reorder(map[int]int{1: at})
+		}
 		n.Split(0, p.Rows, schedule.TIDy)
 		n.Parallelize(0, schedule.BIDx)
 	}
