@@ -412,10 +412,18 @@ var good = map[string]func() launch{
 	"ticket":       ticket,
 	"allreduce":    allreduce,
 	"cluster":      func() launch { return clusterSum(2) },
+	"starts":       clusterStarts,
 	"transpose":    func() launch { return transpose(33) },
 	"pipeline":     func() launch { return pipeline(drained...) },
 	"doubleBuffer": func() launch { return doubleBuffer(2) },
 	"gather":       func() launch { return gather(scalar.Unknown()) },
+}
+
+// clusterStarts is clusterSum with a first barrier of two parts.
+func clusterStarts() launch {
+	l := clusterSum(2)
+	replace(0, func(kir.Barrier) kir.Block { return kir.Block{kir.ClusterStart{}, kir.ClusterStart{Wait: true}} })(&l)
+	return l
 }
 
 func TestGoodKernels(t *testing.T) {

@@ -194,6 +194,11 @@ var mutations = []struct {
 	{"allreduce in a launch that is not cooperative", allreduce, func(l *launch) { l.k.Launch.Cooperative = false }, []sim.Kind{sim.Deadlock}},
 	{"allreduce without the partial sums", allreduce, func(l *launch) { drop[*kir.If](2)(l) }, []sim.Kind{sim.Uninitialised}},
 	{"cluster without the first barrier", good["cluster"], drop[kir.Barrier](0), []sim.Kind{sim.NoPeer, sim.Uninitialised}},
+	{"cluster whose blocks do not tell that they have started", good["starts"], drop[kir.ClusterStart](0), []sim.Kind{sim.Deadlock}},
+	{"cluster whose blocks do not wait for starts", good["starts"], drop[kir.ClusterStart](1), []sim.Kind{sim.NoPeer, sim.Deadlock}},
+	{"cluster with a barrier between a start and the wait", good["starts"], replace(1, func(s kir.ClusterStart) kir.Block {
+		return kir.Block{kir.Barrier{Scope: kir.ClusterScope}, s}
+	}), []sim.Kind{sim.Deadlock}},
 	{"cluster without the barriers of the rounds", good["cluster"], drop[kir.Barrier](1), []sim.Kind{sim.NoPeer, sim.Race, sim.Uninitialised}},
 	{"cluster with barriers of the block", good["cluster"], replace(1, func(kir.Barrier) kir.Block { return kir.Block{block()} }),
 		[]sim.Kind{sim.NoPeer, sim.Race, sim.Uninitialised}},
