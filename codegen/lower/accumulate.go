@@ -67,6 +67,10 @@ func (a *accumulation) block(b kir.Block) kir.Block {
 		case *kir.For:
 			declared, added := a.together(s)
 			out, after = append(out, declared...), append(after, added...)
+			if len(s.Body) == 0 { // all of it stands after it
+				out = append(out, after...)
+				continue
+			}
 			s.Body = a.block(s.Body)
 			if n, isConst := a.t.ConstInt(s.Stop); isConst && n > 1 && s.Unroll == kir.UnrollFull && s.Start == a.t.Int(0) && s.Step == a.t.Int(1) {
 				declared, added := a.loop(s, n)

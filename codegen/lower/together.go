@@ -43,8 +43,9 @@ type group struct {
 	loops []loop     // outermost first
 	cond  scalar.ID  // of all ifs around the addition
 	inIf  bool       // one of the loops is in one of the ifs
-	each  kir.BufferID
-	count kir.ValueID // of elements that each iteration of the kept loops has; NoValue: its own
+
+	element kir.Access  // of an iteration, once it is stored
+	count   kir.ValueID // of elements that each iteration of the kept loops has; NoValue: its own
 }
 
 // A loop is written out, from 0 in steps of 1.
@@ -63,7 +64,7 @@ func (a *accumulation) written(s *kir.For) (loop, bool) {
 }
 
 // together lets the iterations of a loop and of those in it that add elements to
-// one element of a state put theirs in registers, and adds all after it: a sum of
+// one element of a state leave theirs in registers, and adds all after it: a sum of
 // exponentials is then scaled once and not n times, and a mean divided once.
 // What is to be declared before the loop, and to stand after it, is returned.
 func (a *accumulation) together(s *kir.For) (before, after kir.Block) {
@@ -75,16 +76,13 @@ func (a *accumulation) together(s *kir.For) (before, after kir.Block) {
 		if !a.choose(s, g) {
 			continue
 		}
-		k := a.b.Kernel()
-		shape := make([]index, len(g.loops))
-		own := make([]scalar.ID, len(g.loops))
-		for i, l := range g.loops {
-			shape[i], own[i] = a.t.Int(l.n), l.symbol
+		if a.isHeld(s, g) {
+			g.element = a.b.Kernel().Values[g.x].Access
+			*g.block = without(*g.block, g.has)
+			s.Body = withoutEmpty(s.Body)
+		} else {
+			before = append(before, kir.Declare{Buffer: a.collect(g)})
 		}
-		g.each = a.b.Buffer(a.name("each"), kir.Local, g.fold.types[0], shape...)
-		k.Buffers[g.each].Align, k.Buffers[g.each].Registers = 16, true
-		before = append(before, kir.Declare{Buffer: g.each})
-		a.collectElements(g, a.b.At(g.each, own...))
 		after = append(after, a.b.If(a.t.Bool(true), func() { a.addGroup(g) }, nil).Then...)
 	}
 	return before, after
@@ -159,9 +157,58 @@ func (a *accumulation) isAlone(s *kir.For, x *addition) bool {
 	return alone && stores == len(x.dst)
 }
 
-// collectElements lets the addition of a group store its element. An iteration without
-// one has the identity of the first value, unless that would count.
-func (a *accumulation) collectElements(g *group, own kir.Access) {
+// isHeld reports whether the elements of a group are in registers that outlast the loop s,
+// so that they need not be stored: a compiler converts those of narrow types where they are
+// added then, and not before.
+func (a *accumulation) isHeld(s *kir.For, g *group) bool {
+	k := a.b.Kernel()
+	v := &k.Values[g.x]
+	if v.Kind != kir.Load || k.Buffers[v.Access.Buffer].Space != kir.Local || g.cond != a.t.Bool(true) && !a.counts(g) {
+		return false
+	}
+	outlasts := true
+	s.Body.Walk(func(s kir.Statement) {
+		d, isDeclared := s.(kir.Declare)
+		outlasts = outlasts && !(isDeclared && d.Buffer == v.Access.Buffer)
+		eachAccess(k, s, func(at *kir.Access, write bool) {
+			outlasts = outlasts && !(write && at.Buffer == v.Access.Buffer)
+		})
+	})
+	return outlasts
+}
+
+// withoutEmpty returns b without loops and ifs that do nothing.
+func withoutEmpty(b kir.Block) kir.Block {
+	var out kir.Block
+	for _, s := range b {
+		switch s := s.(type) {
+		case *kir.For:
+			if s.Body = withoutEmpty(s.Body); len(s.Body) == 0 {
+				continue
+			}
+		case *kir.If:
+			if s.Then, s.Else = withoutEmpty(s.Then), withoutEmpty(s.Else); len(s.Then)+len(s.Else) == 0 {
+				continue
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// collect lets the addition of a group store its element in a buffer, which it returns. An
+// iteration without one has the identity of the first value, unless that would count.
+func (a *accumulation) collect(g *group) kir.BufferID {
+	k := a.b.Kernel()
+	shape := make([]index, len(g.loops))
+	symbols := make([]scalar.ID, len(g.loops))
+	for i, l := range g.loops {
+		shape[i], symbols[i] = a.t.Int(l.n), l.symbol
+	}
+	each := a.b.Buffer(a.name("each"), kir.Local, g.fold.types[0], shape...)
+	k.Buffers[each].Align, k.Buffers[each].Registers = 16, true
+	own := a.b.At(each, symbols...)
+	g.element = own
 	var out kir.Block
 	stored := false
 	for _, s := range *g.block {
@@ -177,6 +224,7 @@ func (a *accumulation) collectElements(g *group, own kir.Access) {
 		inner.Body = append(kir.Block{kir.Assign{Dst: own, Value: a.b.Const(g.fold.identity(0))}}, inner.Body...)
 		g.cond = a.t.Bool(true)
 	}
+	return each
 }
 
 // addGroup emits the loops of a group that are kept, and in them what adds the elements: all
@@ -327,23 +375,24 @@ func (a *accumulation) addSome(g *group, varying []loop, with values, add func(v
 // value.
 func (a *accumulation) addElements(g *group, with values) {
 	var elements []kir.ValueID
-	var visit func(own []scalar.ID)
-	visit = func(own []scalar.ID) {
-		if len(own) == len(g.loops) {
-			elements = append(elements, a.loadFrom(a.b.At(g.each, own...)))
+	at := maps.Clone(with)
+	var visit func(rest []loop)
+	visit = func(rest []loop) {
+		if len(rest) == 0 {
+			elements = append(elements, a.loadFrom(a.accessAt(g.element, at)))
 			return
 		}
-		own = slices.Clip(own)
-		l := g.loops[len(own)]
-		if v, ok := with[l.symbol]; ok {
-			visit(append(own, v))
+		l := rest[0]
+		if _, ok := with[l.symbol]; ok {
+			visit(rest[1:])
 			return
 		}
 		for i := range l.n {
-			visit(append(own, a.t.Int(i)))
+			at[l.symbol] = a.t.Int(i)
+			visit(rest[1:])
 		}
 	}
-	visit(nil)
+	visit(g.loops)
 	dst, old := make([]kir.Access, len(g.dst)), make([]kir.ValueID, len(g.dst))
 	for i, d := range g.dst {
 		dst[i] = a.accessAt(d, with)
