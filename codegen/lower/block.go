@@ -232,15 +232,12 @@ func (m *meeting) butterfly(n int64) {
 // lanesBy returns the lanes that masks lead to.
 func (m *meeting) lanesBy(masks []int64) lanes {
 	width := int(2 * masks[0])
-	return lanes{
-		fold: func(by *core.OpInfo, v kir.ValueID) kir.ValueID {
-			for _, mask := range masks {
-				own := m.temporary("own", v)
-				v = m.b.Op(by, own, m.temporary("other", m.b.Shuffle(kir.ShuffleXor, own, mask, width)))
-			}
-			return v
-		},
-		first: func(v kir.ValueID) kir.ValueID { return m.b.ShuffleAt(v, m.firstLane(masks), width) },
+	return func(by *core.OpInfo, v kir.ValueID) kir.ValueID {
+		for _, mask := range masks {
+			own := m.temporary("own", v)
+			v = m.b.Op(by, own, m.temporary("other", m.b.Shuffle(kir.ShuffleXor, own, mask, width)))
+		}
+		return v
 	}
 }
 

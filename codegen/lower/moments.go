@@ -148,8 +148,11 @@ func (l *lowering) mergeMoments(f fold, a, b []kir.ValueID) []kir.ValueID {
 	return []kir.ValueID{l.orNothing(f, n, mean), squares, n}
 }
 
-// mergeAllMoments merges parts at once: their mean is that of one of them and the mean of
-// the distances from it, all halved, as the distance of two large numbers overflows.
+// mergeAllMoments merges parts at once: their mean is the sum of the weighted ones and the
+// mean of the distances from that, which leaves the error of the last addition, and none
+// where all are equal. About one of the parts, which may be far from the others, the mean
+// of 33 numbers was off by 1.7 units in the last place of the mean of their absolute
+// values. All are halved, as the distance of two large numbers overflows.
 func (l *lowering) mergeAllMoments(f fold, parts [][]kir.ValueID, by lanes) []kir.ValueID {
 	op, t := l.b.Op, f.types[0]
 	sum := func(name string, of func(i int) kir.ValueID) kir.ValueID {
@@ -157,7 +160,7 @@ func (l *lowering) mergeAllMoments(f fold, parts [][]kir.ValueID, by lanes) []ki
 		for i := range x {
 			x[i] = of(i)
 		}
-		return l.temporary(name, by.fold(core.AddOp, l.balanced(core.AddOp, x)))
+		return l.temporary(name, by(core.AddOp, l.balanced(core.AddOp, x)))
 	}
 	n := sum("n", func(i int) kir.ValueID { return parts[i][2] })
 	share, half := l.share(f, n), l.b.Float(t, 0.5)
@@ -165,11 +168,13 @@ func (l *lowering) mergeAllMoments(f fold, parts [][]kir.ValueID, by lanes) []ki
 	for i, p := range parts {
 		means[i], counts[i] = l.meanOf(f, p), l.temporary("num", l.b.Cast(t, p[2]))
 	}
-	first := l.temporary("first", by.first(means[0]))
-	first = l.temporary("first", op(core.WhereOp, op(core.IsFiniteOp, first), op(core.MulOp, first, half), l.b.Float(t, 0)))
-	distance := sum("distance", func(i int) kir.ValueID {
-		return op(core.MulOp, op(core.SubOp, op(core.MulOp, means[i], half), first), op(core.MulOp, counts[i], share))
-	})
+	weights, halves := make([]kir.ValueID, len(parts)), make([]kir.ValueID, len(parts))
+	for i := range parts {
+		weights[i], halves[i] = op(core.MulOp, counts[i], share), op(core.MulOp, means[i], half)
+	}
+	first := sum("first", func(i int) kir.ValueID { return op(core.MulOp, halves[i], weights[i]) })
+	first = l.temporary("first", op(core.WhereOp, op(core.IsFiniteOp, first), first, l.b.Float(t, 0)))
+	distance := sum("distance", func(i int) kir.ValueID { return op(core.MulOp, op(core.SubOp, halves[i], first), weights[i]) })
 	mean := l.temporary("mean", op(core.MulOp, op(core.AddOp, first, distance), l.b.Float(t, 2)))
 	squares := sum("squares", func(i int) kir.ValueID {
 		d := op(core.SubOp, means[i], mean)

@@ -102,9 +102,9 @@ func (l *lowering) mergeAllMaxExpSum(f fold, parts [][]kir.ValueID, by lanes) []
 	for i, p := range parts {
 		x[i] = p[0]
 	}
-	largest := l.temporary("largest", by.fold(core.MaximumOp, l.balanced(core.MaximumOp, x)))
+	largest := l.temporary("largest", by(core.MaximumOp, l.balanced(core.MaximumOp, x)))
 	for i, p := range parts {
 		x[i] = l.rescaleExponentials(f, p, largest)
 	}
-	return []kir.ValueID{largest, l.temporary("sum", by.fold(core.AddOp, l.balanced(core.AddOp, x)))}
+	return []kir.ValueID{largest, l.temporary("sum", by(core.AddOp, l.balanced(core.AddOp, x)))}
 }

@@ -45,18 +45,12 @@ type state struct {
 	symmetric bool  // a merged with b has the bits of b merged with a
 }
 
-// Lanes are threads that each have parts: what all of them have is folded by a row that is
-// associative, and the first one tells what it has. All get the same bits.
-type lanes struct {
-	fold  func(by *core.OpInfo, v kir.ValueID) kir.ValueID
-	first func(v kir.ValueID) kir.ValueID
-}
+// Lanes fold what threads that each have parts have, by a row that is associative. All get
+// the same bits.
+type lanes func(by *core.OpInfo, v kir.ValueID) kir.ValueID
 
 // oneLane is the thread alone.
-var oneLane = lanes{
-	fold:  func(_ *core.OpInfo, v kir.ValueID) kir.ValueID { return v },
-	first: func(v kir.ValueID) kir.ValueID { return v },
-}
+func oneLane(_ *core.OpInfo, v kir.ValueID) kir.ValueID { return v }
 
 // states holds those of the rows with several results and of their merges.
 var states = map[*core.OpInfo]*state{core.WelfordOp: moments, core.MaxExpSumOp: maxExpSum}

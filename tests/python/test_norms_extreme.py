@@ -64,6 +64,22 @@ def test_variance_at_a_large_mean(how: str) -> None:
         assert error(got, want) <= max(2 * error(other, want), want.abs().max().item() * known)
 
 
+@pytest.mark.parametrize("how", CALLS)
+@pytest.mark.parametrize("width", [2, 3, 7, 33, 100])
+def test_mean_of_few(how: str, width: int) -> None:
+    """To a unit in the last place of the mean of absolute values: also if the first number is far from the others."""
+    x = torch.randn(256, width, generator=torch.Generator().manual_seed(7))
+    x[::2, 0] *= 30
+
+    def define(fd, t):
+        for out in fd.ops.var_mean(t, [1], correction=0):
+            fd.add_output(out)
+
+    _, mean = of(x, define, how)
+    want, unit = x.double().mean(1), 2.0**-23 * (x.double().mean(1).abs() + x.double().abs().mean(1))
+    assert ((mean.double() - want).abs() / unit).max() <= 1
+
+
 def softmax(fd, t, log: bool):
     x = fd.ops.cast(t, DataType.Float)
     x = x - fd.ops.max(x, [1], keepdim=True)
