@@ -23,7 +23,7 @@ const (
 	mostSteps     = 8
 	accessBytes   = 16 // that one instruction moves, at most
 
-	mostStages  = 4
+	mostStages  = 3       // more are slower: 2 % with one, 4 % with two
 	fewElements = 16      // of a row that a thread has, where threads are enough
 	fewColumns  = 8       // that a thread folds together of what all blocks have left
 	fewBytes    = 1 << 10 // of shared memory that folds of rows take
@@ -90,8 +90,12 @@ func (a *analysis) staged(device scheduler.Device) (Params, bool) {
 			for p.Rows > 1 && p.Rows*rowSets*blocks > a.rows.Count {
 				p.Rows /= 2
 			}
-			p.Blocks = a.blocks(p, blocks)
-			for p.Stages = mostStages; p.Stages >= 2; p.Stages-- {
+			p.Blocks = a.even(p, a.blocks(p, blocks))
+			p.Stages = mostStages
+			if p.Rows > 1 { // as much is under way
+				p.Stages = 2
+			}
+			for ; p.Stages >= 2; p.Stages-- {
 				if p.Blocks*p.Rows*p.Stages <= a.rows.Count && a.sharedBytes(p) <= int64(device.Shared) {
 					return p, true
 				}
@@ -142,6 +146,20 @@ func (a *analysis) blocks(p Params, most int64) int64 {
 		n = 3 * n / 2
 	}
 	return min(n, most)
+}
+
+// even returns fewer blocks than n where they have equal numbers of sets of rows and are
+// nearly as many: the memory is busy with fewer too, and the last set of some would come
+// after all others.
+func (a *analysis) even(p Params, n int64) int64 {
+	power := int64(1)
+	for 2*power <= n {
+		power *= 2
+	}
+	if sets := ceilDiv(a.rows.Count, p.Rows); 16*power >= 15*n && sets%power == 0 {
+		return power
+	}
+	return n
 }
 
 // vector returns how many elements a step has.
