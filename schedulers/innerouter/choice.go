@@ -23,10 +23,12 @@ const (
 	mostSteps     = 8
 	accessBytes   = 16 // that one instruction moves, at most
 
-	mostStages  = 3       // more are slower: 2 % with one, 4 % with two
-	fewElements = 16      // of a row that a thread has, where threads are enough
-	fewColumns  = 8       // that a thread folds together of what all blocks have left
-	fewBytes    = 1 << 10 // of shared memory that folds of rows take
+	mostStages  = 4
+	bytesOfRow  = 48 << 10 // that are copied ahead, where blocks have one row at a time: more are slower, by 2 or 3 %
+	bytesOfRows = 32 << 10 // the same of several
+	fewElements = 16       // of a row that a thread has, where threads are enough
+	fewColumns  = 8        // that a thread folds together of what all blocks have left
+	fewBytes    = 1 << 10  // of shared memory that folds of rows take
 )
 
 // choose returns the choices, of which the first can be applied, or why none can.
@@ -90,12 +92,12 @@ func (a *analysis) staged(device scheduler.Device) (Params, bool) {
 			for p.Rows > 1 && p.Rows*rowSets*blocks > a.rows.Count {
 				p.Rows /= 2
 			}
-			p.Blocks = a.even(p, a.blocks(p, blocks))
-			p.Stages = mostStages
-			if p.Rows > 1 { // as much is under way
-				p.Stages = 2
+			p.Blocks = a.blocks(p, blocks)
+			ahead := int64(bytesOfRow)
+			if p.Rows > 1 {
+				p.Blocks, ahead = a.even(p, p.Blocks), bytesOfRows
 			}
-			for ; p.Stages >= 2; p.Stages-- {
+			for p.Stages = min(1+ceilDiv(ahead, p.capacity()*p.Rows*a.bytes), mostStages); p.Stages >= 2; p.Stages-- {
 				if p.Blocks*p.Rows*p.Stages <= a.rows.Count && a.sharedBytes(p) <= int64(device.Shared) {
 					return p, true
 				}
