@@ -3,6 +3,7 @@ package lower
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -69,7 +70,7 @@ output %3
 // where they may.
 func groupsOfRows(unrolled, threads, vector int64) func(*testing.T, *schedule.Scheduled) {
 	return func(t *testing.T, s *schedule.Scheduled) {
-		v := tv(s, 1)
+		v := s.Fusion().Outputs()[0].Val
 		load, err := s.CacheAfter(tv(s, 0), nil)
 		must(t, err, s.Split(v, 1, vector, true), s.Split(v, 1, threads, true), s.Split(v, 1, unrolled, true))
 		if threads > 1 {
@@ -80,16 +81,21 @@ func groupsOfRows(unrolled, threads, vector int64) func(*testing.T, *schedule.Sc
 			}
 			v = partial[0]
 		}
-		_, err = s.TransformLike(v, []core.ValID{load})
+		_, err = s.TransformLike(v, nil)
 		must(t, err, s.Parallelize(load, 3, schedule.TIDx))
 		must(t, s.InlineAllAt(v, 1, true, nil), s.InlineAt(load, 2, false))
+		for _, read := range s.Fusion().TensorArgs(s.Fusion().Expr(s.Fusion().Val(v).Def)) {
+			if read != load {
+				must(t, s.Parallelize(read, 3, schedule.TIDx), s.InlineMost([]core.ValID{read}, nil))
+			}
+		}
 	}
 }
 
 // groupsOfColumns schedules columns of which a thread has four, and adds rows of each at a time.
 func groupsOfColumns(rows int64) func(*testing.T, *schedule.Scheduled) {
 	return func(t *testing.T, s *schedule.Scheduled) {
-		v := tv(s, 1)
+		v := s.Fusion().Outputs()[0].Val
 		load, err := s.CacheAfter(tv(s, 0), nil)
 		must(t, err, s.Split(v, 1, 4, true), s.Split(v, 0, rows, true), s.Reorder(v, map[int]int{2: 0}))
 		_, err = s.TransformLike(v, []core.ValID{load})
@@ -109,12 +115,14 @@ func TestMomentsOfGroups(t *testing.T) {
 		columns = "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n%1, %2, %3 = welford %0 dims=[0]\noutput %1\noutput %2\noutput %3\n"
 		double  = "%0 = tensor f64 [-1, -1] contiguity=[yes, yes]\n%1, %2, %3 = welford %0 dims=[1]\noutput %1\noutput %2\noutput %3\n"
 	)
+	computed := strings.Replace(rows, "%1, %2, %3 = welford %0", "%4 = neg %0\n%1, %2, %3 = welford %4", 1)
 	for _, x := range []struct {
 		name, text string
 		schedule   func(*testing.T, *schedule.Scheduled)
 		divisions  int // in the text of the kernel: by 2 groups or one, its parts at an end, and the threads
 	}{
 		{"rows", rows, groupsOfRows(2, 2, 4), 1 + 1 + 1},
+		{"rows of what each iteration computes", computed, groupsOfRows(2, 2, 4), 1 + 1 + 1},
 		{"rows of doubles", double, groupsOfRows(4, 4, 2), 1 + 1 + 1},
 		{"an odd number", rows, groupsOfRows(1, 1, 7), 3 + 1},
 		{"columns", columns, groupsOfColumns(4), 1 + 1},
