@@ -177,9 +177,9 @@ func (a *analysis) mostSteps(p Params) int64 {
 }
 
 // halve gives a row of a block twice the threads with half the elements each, where none
-// becomes idle: as long as exchanges take little, that leaves registers for loads.
+// becomes idle: that leaves registers for loads.
 func (a *analysis) halve(p *Params) {
-	if a.facts.isOnline || p.Cluster > 1 || p.Threads <= warp {
+	if p.Cluster > 1 || p.Threads <= warp {
 		return
 	}
 	for p.Threads < largeBlock && 2*p.Steps*p.Vector > fewElements && p.Steps%2 == 0 {

@@ -30,10 +30,12 @@
 // Their numbers come from an H100 (80GB HBM3); times are in microseconds, after a second
 // cache full of modified lines and of lines that were read.
 //
-//   - Vectors a thread: a layer norm of 16384 x 4096 bfloat16 takes 93.5 / 88.2 with two and
-//     95.3 / 89.2 with four, an RMS norm of 16384 x 8192 182.2 / 176.5 and 183.8 / 178.2. A
-//     softmax of 8192 x 8192, whose exchanges compute more, takes 94.0 / 87.8 with both, and
-//     101 / 96 with eight.
+//   - Vectors a thread: a layer norm of 16384 x 4096 bfloat16 takes 93.5 / 87.9 with two,
+//     95.3 / 89.2 with four and 98.3 / 92.6 with one, a log-softmax 93.6 / 87.5 with two,
+//     94.7 / 88.9 with four and 96.0 / 90.5 with eight; an RMS norm of 16384 x 8192
+//     182.0 / 175.9 with two and 183.8 / 178.2 with four, a softmax of 8192 x 8192 93.7 / 87.7
+//     with both. Of an RMS norm of 16384 x 4096 four are faster: 93.1 / 87.1, two 94.0 / 87.5.
+//     Rows of 16384 take as long as a copy with four of 512 threads.
 //   - Single elements of 4 bytes: a softmax of 65536 x 1023 float32 takes 185.0 / 180.0 with
 //     8 of a thread, 187.1 / 182.2 with 16, 195.1 / 191.0 with 32, 195.3 / 191.1 with 4.
 //   - Single elements of 2 bytes: a softmax of 65536 x 1023 bfloat16 takes 96.0 / 90.7 with a
@@ -43,10 +45,10 @@
 //     them loaded last, 102.0 / 97.3 so with one row, and 105.2 / 101.6 with a warp a row.
 //   - Held packed, as the RMS norm takes 185.9 / 181.1 with what the compiler keeps unpacked,
 //     and spills.
-//   - Few rows: an RMS norm of 64 x 8192 takes 5.5 / 5.3 with one vector of each of 1024
-//     threads and the weight loaded first, 6.4 / 6.1 with four of 256; a layer norm of
-//     256 x 1024 5.0 / 5.0 with one of 128 threads, 6.0 / 6.3 with four of a warp, of which 1
-//     is for loading first. A softmax of 64 x 8192 takes no less with more threads.
+//   - Few rows: an RMS norm of 64 x 8192 takes 5.1 / 5.1 with one vector of each of 1024
+//     threads, or two or four of fewer, and the weight loaded first, 6.1 / 6.1 with four and
+//     the weight loaded last; a layer norm of 256 x 1024 4.6 / 4.7 and 5.9 / 5.9. A softmax of
+//     64 x 8192 takes no less with more threads.
 package innerpersistent
 
 import (
