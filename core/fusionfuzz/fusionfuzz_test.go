@@ -32,3 +32,26 @@ func TestOrderedOutputs(t *testing.T) {
 	require.Greater(t, ordered, 100)
 	require.Greater(t, aliased, 5)
 }
+
+// TestAccuracies: means are rounded wherever two are merged, unlike sums up to Float.
+func TestAccuracies(t *testing.T) {
+	f, err := core.Parse(`%0 = tensor f32 [3, 3] contiguity=[yes, yes]
+%1, %2, %3 = welford %0 dims=[1]
+%4 = neg %1
+%5 = erfcinv %4
+%6 = sum %0 dims=[1] keepdim=false dtype=f32
+%7 = erfcinv %6
+output %1
+output %4
+output %5
+output %7
+`)
+	require.NoError(t, err)
+	f.Freeze()
+	all := (&Case{Fusion: f}).Accuracies()
+	var got []Accuracy
+	for _, o := range f.Outputs() {
+		got = append(got, all[o.Val])
+	}
+	require.Equal(t, []Accuracy{Approximate, Approximate, Unspecified, Approximate}, got)
+}

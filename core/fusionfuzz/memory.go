@@ -164,11 +164,12 @@ const (
 func (c *Case) Accuracies() map[core.ValID]Accuracy {
 	f := c.Fusion
 	all := map[core.ValID]Accuracy{}
+	merged := map[core.ValID]bool{} // computed from means and squares, which kernels round whenever they merge two
 	for _, id := range f.Order() {
 		e := f.Expr(id)
-		from := Exact
+		from, ofMerged := Exact, e.Op == core.WelfordOp || e.Op == core.WelfordMergeOp
 		for _, v := range f.TensorArgs(e) {
-			from = max(from, all[v])
+			from, ofMerged = max(from, all[v]), ofMerged || merged[v]
 		}
 		for _, v := range e.Out {
 			t := f.Val(v).DType
@@ -180,19 +181,19 @@ func (c *Case) Accuracies() map[core.ValID]Accuracy {
 					a = max(a, Approximate)
 				}
 			}
-			if from == Approximate && (!real || e.Op.Class == core.Sort || amplifies(f, e)) || a == Approximate && c.Wild || real && mayOverflow(f, e) {
+			if from == Approximate && (!real || e.Op.Class == core.Sort || amplifies(f, e, merged)) || a == Approximate && c.Wild || real && mayOverflow(f, e) {
 				a = Unspecified
 			}
-			all[v] = a
+			all[v], merged[v] = a, ofMerged
 		}
 	}
 	return all
 }
 
 // amplifies reports whether e may make any difference of a small one. Of types
-// up to Float it does not count: their sums are rounded from float64, and so are
-// the same in nearly every order.
-func amplifies(f *core.Fusion, e *core.Expr) bool {
+// up to Float it does not count, but where they are merged: their sums are rounded
+// from float64, and so are the same in nearly every order.
+func amplifies(f *core.Fusion, e *core.Expr, merged map[core.ValID]bool) bool {
 	if e.Op.Class != core.Elementwise {
 		return false
 	}
@@ -202,7 +203,7 @@ func amplifies(f *core.Fusion, e *core.Expr) bool {
 		return false
 	}
 	for _, v := range f.TensorArgs(e) {
-		if t := f.Val(v).DType; t == dtype.Double || t.IsComplex() {
+		if t := f.Val(v).DType; t == dtype.Double || t.IsComplex() || merged[v] {
 			return true
 		}
 	}

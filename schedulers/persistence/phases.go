@@ -239,10 +239,6 @@ func (p *Phases) IsFull(v core.ValID) bool { return int(v) < len(p.isFull) && p.
 // IsAfter reports whether v is what columns are reduced to, or made from that.
 func (p *Phases) IsAfter(v core.ValID) bool { return int(v) < len(p.isAfter) && p.isAfter[v] }
 
-// IsPersistent reports whether some tensor with elements along the row is read in a later
-// phase than the one that it can first be computed in, or loaded.
-func (p *Phases) IsPersistent() bool { return p.Last > 0 }
-
 func (p *Phases) refuse(rule string, v core.ValID, format string, args ...any) error {
 	return &schedule.Refused{Refusal: scheduler.Refuse(p.f, "persistence", rule, v, format, args...)}
 }
