@@ -70,6 +70,9 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	if err := scheduler.ParallelizeLike(s, reference, nil); err != nil {
 		return err
 	}
+	if p.Steps > leastSteps && p.Vector == 1 && p.Threads == warp && p.Rows*warp == block {
+		s.SetResidentBlocks(warpResident)
+	}
 	tensors := s.Tensors()
 	if p.Early {
 		tensors = slices.DeleteFunc(slices.Clone(tensors), func(v core.ValID) bool { return isSharedCopy(s.Fusion(), phases, v) })
