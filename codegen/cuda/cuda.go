@@ -118,6 +118,7 @@ type printer struct {
 	written     map[kir.ValueID]text
 	temporaries int
 	lazy        int // texts around the current value that may leave it out
+	instead     int // branches around it that stand for a vector that is not whole
 }
 
 func newPrinter(k *kir.Kernel, o Options) *printer {

@@ -9,6 +9,8 @@ import (
 	"nvfuser_go/codegen/cuda"
 	"nvfuser_go/codegen/cuda/nvrtc"
 	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
 )
 
 // TestLaunchOrder: a kernel that starts early waits before all else, and none of its loads
@@ -55,4 +57,30 @@ func TestLaunchOrder(t *testing.T) {
 			require.Zero(t, f.SpillStores+f.SpillLoads+f.Stack, name)
 		}
 	}
+}
+
+// TestPartialVectors: what is loaded one by one where a vector is not whole does not take the
+// path of constant memory, on which ptxas 13 made the load of one element that of the vector.
+func TestPartialVectors(t *testing.T) {
+	b := kir.NewBuilder("partial", dtype.Int32)
+	n := b.Integer("n", scalar.Facts{Lo: 0, Hi: 1 << 20, Divisor: 1})
+	x, y := b.Input("x", dtype.Float, n), b.Global("y", dtype.Float, n)
+	b.Kernel().Buffers[x].Align = 16
+	i := b.T.Mul(b.Thread(0, 128), b.T.Int(4))
+	r := b.Local("r", dtype.Float, 4)
+	b.Kernel().Buffers[r].Registers = true
+	one := func(e scalar.ID) { b.Store(b.Load(x, b.T.Add(i, e)), r, e) }
+	b.If(b.T.Lt(b.T.Add(i, b.T.Int(3)), n), func() {
+		b.Add(kir.Move{Dst: b.Vector(4, r, b.T.Int(0)), Src: b.Vector(4, x, i)})
+	}, func() {
+		b.Repeat("e", 4, kir.UnrollFull, func(e scalar.ID) { b.If(b.T.Lt(b.T.Add(i, e), n), func() { one(e) }, nil) })
+	})
+	b.If(b.T.Lt(i, n), func() { b.Store(b.Load(x, i), y, i) }, nil)
+	body, _, err := cuda.Body(b.Kernel(), cuda.Options{Arch: 90})
+	require.NoError(t, err)
+	vector, instead, _ := strings.Cut(body, "} else {")
+	instead, after, _ := strings.Cut(instead, "\n  }\n")
+	require.Contains(t, vector, "moveReadOnly")
+	require.NotContains(t, instead, "readOnly", body)
+	require.Contains(t, after, "readOnly", body)
 }

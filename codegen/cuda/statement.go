@@ -94,9 +94,11 @@ func (p *printer) launchOrder() {
 
 // isConstant reports whether loads of b may take the path of what no thread writes from
 // the start of the kernel to its end. A kernel that waits for others starts before they
-// have written, and a compiler may move such loads to before the wait.
+// have written, and a compiler may move such loads to before the wait. Where elements
+// are loaded one by one as a vector is not whole, ptxas 13 made of such a load the one of
+// the whole vector: memcheck saw 16 bytes read where the memory had 4.
 func (p *printer) isConstant(b *kir.Buffer) bool {
-	return b.Space == kir.Global && b.ReadOnly && !p.o.Follows
+	return b.Space == kir.Global && b.ReadOnly && !p.o.Follows && p.instead == 0
 }
 
 // launchBounds tells the number of threads if it is constant, else the most
@@ -452,13 +454,32 @@ func (p *printer) condition(s *kir.If) {
 		p.inside(s.Then)
 		if len(s.Else) > 0 {
 			p.line("} else {")
-			p.inside(s.Else)
+			p.insideInstead(s)
 		}
 	} else {
 		p.line("if (!%s) {", p.index(s.Cond).within(levelUnary))
 		p.inside(s.Else)
 	}
 	p.line("}")
+}
+
+// insideInstead prints what is done if the condition of s does not hold.
+func (p *printer) insideInstead(s *kir.If) {
+	if movesVectors(s.Then) {
+		p.instead++
+		defer func() { p.instead-- }()
+	}
+	p.inside(s.Else)
+}
+
+// movesVectors reports whether some statement of b moves several elements at once.
+func movesVectors(b kir.Block) bool {
+	found := false
+	b.Walk(func(s kir.Statement) {
+		m, isMove := s.(kir.Move)
+		found = found || isMove && m.Src.Width > 1
+	})
+	return found
 }
 
 func (p *printer) inside(b kir.Block) {
