@@ -94,11 +94,9 @@ func (p *printer) launchOrder() {
 
 // isConstant reports whether loads of b may take the path of what no thread writes from
 // the start of the kernel to its end. A kernel that waits for others starts before they
-// have written, and a compiler may move such loads to before the wait. Where elements
-// are loaded one by one as a vector is not whole, ptxas 13 made of such a load the one of
-// the whole vector: memcheck saw 16 bytes read where the memory had 4.
+// have written, and a compiler may move such loads to before the wait.
 func (p *printer) isConstant(b *kir.Buffer) bool {
-	return b.Space == kir.Global && b.ReadOnly && !p.o.Follows && p.instead == 0
+	return b.Space == kir.Global && b.ReadOnly && !p.o.Follows
 }
 
 // launchBounds tells the number of threads if it is constant, else the most
@@ -463,7 +461,10 @@ func (p *printer) condition(s *kir.If) {
 	p.line("}")
 }
 
-// insideInstead prints what is done if the condition of s does not hold.
+// insideInstead prints what is done if the condition of s does not hold. Where elements
+// are loaded one by one as a vector is not whole, ptxas 13 made of the load of one the
+// load of the vector, which the other branch has at the same address: memcheck saw 16
+// bytes read where the memory had 4. So each is loaded apart.
 func (p *printer) insideInstead(s *kir.If) {
 	if movesVectors(s.Then) {
 		p.instead++

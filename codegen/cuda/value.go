@@ -164,7 +164,11 @@ func (p *printer) rounded(t dtype.Type, x text) text {
 // C++.
 func (p *printer) loaded(a *kir.Access) (raw text, isBool bool) {
 	b := &p.k.Buffers[a.Buffer]
-	if p.isConstant(b) {
+	switch {
+	case p.instead > 0 && b.Space == kir.Global && b.ReadOnly:
+		p.need("apart")
+		return atom("apart(&%s)", p.element(a).code), false
+	case p.isConstant(b):
 		p.need("readOnly")
 		return atom("readOnly(&%s)", p.element(a).code), false
 	}

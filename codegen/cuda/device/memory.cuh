@@ -243,6 +243,18 @@ __device__ inline T readOnly(const T* p) {
   return bitCast<T>(__ldg((const typename Words<sizeof(T)>::Type*)p));
 }
 
+//@ apart needs bitCast words
+// An element that is loaded by itself, whatever is loaded elsewhere from the same address.
+template <class T>
+__device__ inline T apart(const T* p) {
+  if constexpr (sizeof(T) == 8)
+    return bitCast<T>(*(const volatile unsigned long long*)p);
+  else if constexpr (sizeof(T) == 16)
+    return *p;  // there is no larger load
+  else
+    return bitCast<T>(*(const volatile typename Words<sizeof(T)>::Type*)p);
+}
+
 //@ copyAsync
 // Begins a copy from global to shared memory, see waitAsync.
 template <int Bytes>
