@@ -31,7 +31,7 @@ func TestBinaryFloats(t *testing.T) {
 		{"remainder", []float64{5, -5, 5, -5, 5, -1}, []float64{3, 3, -3, -3, 0, i}, []float64{2, 1, -1, -2, n, i}},
 		{"pow", []float64{2, 2, 0, n, 1, -8, -2, 9}, []float64{10, -1, -1, 0, n, 0.5, 3, 0.5}, []float64{1024, 0.5, i, 1, 1, n, -8, 3}},
 		{"atan2", []float64{0, 0, z, n}, []float64{1, z, 1, 1}, []float64{0, math.Pi, z, n}},
-		{"minimum", []float64{1, n, 1, -i, 0}, []float64{2, 1, n, i, z}, []float64{1, n, n, -i, 0}},
+		{"minimum", []float64{1, n, 1, -i, 0}, []float64{2, 1, n, i, z}, []float64{1, n, n, -i, z}},
 		{"maximum", []float64{1, n, 1, -i, 0}, []float64{2, 1, n, i, z}, []float64{2, n, n, i, 0}},
 	} {
 		for _, d := range []dtype.Type{dtype.Double, dtype.Float} {
