@@ -200,4 +200,9 @@ func TestModels(t *testing.T) {
 	require.ErrorAs(t, err, &mistake)
 	_, err = calibration.Models(filepath.Dir(file)+"/none", "")(fake.H100)
 	require.ErrorContains(t, err, "none: no such file or directory", "one that is named must be there")
+	for _, kept := range []string{file, filepath.Join(file, "below"), "/proc/kernels", "/dev/null"} {
+		m, err = calibration.Models("", kept)(fake.H100)
+		require.NoError(t, err, "nothing is kept in %s", kept)
+		require.Equal(t, model.H100, m)
+	}
 }

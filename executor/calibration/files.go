@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"nvfuser_go/core"
 	"nvfuser_go/cudadrv"
@@ -78,7 +79,7 @@ func Models(given, kept string) func(cudadrv.Properties) (model.Machine, error) 
 		}
 		text, err := os.ReadFile(path)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && given == "":
+		case given == "" && isNoFolder(err):
 			return BuiltIn(p), nil
 		case err != nil:
 			return model.Machine{}, fileError(path, err)
@@ -92,6 +93,12 @@ func Models(given, kept string) func(cudadrv.Properties) (model.Machine, error) 
 		}
 		return m, nil
 	}
+}
+
+// isNoFolder reports whether there is no file, or no folder for it that one may look into,
+// as where what is kept has a place that is a file: nothing is kept then.
+func isNoFolder(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission)
 }
 
 // Source tells where the model m of a device is from.
