@@ -196,7 +196,7 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     chosen = [block for block in blocks() if re.search(arguments.blocks, block.name)]
     if arguments.count_only:
-        with tempfile.TemporaryDirectory() as scratch:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = scratch
             count(chosen, [arguments.size] if arguments.size else ["small", "large"], arguments.output)
         return 0
