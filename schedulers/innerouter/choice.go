@@ -97,7 +97,7 @@ func (a *analysis) staged(device scheduler.Device) (Params, bool) {
 			if p.Rows > 1 {
 				p.Blocks, ahead = a.even(p, p.Blocks), bytesOfRows
 			}
-			for p.Stages = min(1+ceilDiv(ahead, p.capacity()*p.Rows*a.bytes), mostStages); p.Stages >= 2; p.Stages-- {
+			for p.Stages = min(1+scheduler.CeilDiv(ahead, p.capacity()*p.Rows*a.bytes), mostStages); p.Stages >= 2; p.Stages-- {
 				if p.Blocks*p.Rows*p.Stages <= a.rows.Count && a.sharedBytes(p) <= int64(device.Shared) {
 					return p, true
 				}
@@ -126,7 +126,7 @@ func (a *analysis) canStage() bool {
 // sharedBytes is the shared memory of a block with p.
 func (a *analysis) sharedBytes(p Params) int64 {
 	elements, threads := p.capacity()*p.Rows, warp*p.Warps*p.Rows
-	folded := threads * min(ceilDiv(p.capacity(), warp*p.Blocks), fewColumns) // of columns that the block folds at the end
+	folded := threads * min(scheduler.CeilDiv(p.capacity(), warp*p.Blocks), fewColumns) // of columns that the block folds at the end
 	if p.Rows > 1 {
 		folded = max(folded, elements)
 	}
@@ -136,7 +136,7 @@ func (a *analysis) sharedBytes(p Params) int64 {
 // blocks returns how many blocks are dealt the rows, at most most: a block has several sets
 // of rows, and there are few different numbers of blocks.
 func (a *analysis) blocks(p Params, most int64) int64 {
-	sets := ceilDiv(max(a.rows.Count, 1), p.Rows)
+	sets := scheduler.CeilDiv(max(a.rows.Count, 1), p.Rows)
 	if most*rowSets <= sets {
 		return most
 	}
@@ -158,7 +158,7 @@ func (a *analysis) even(p Params, n int64) int64 {
 	for 2*power <= n {
 		power *= 2
 	}
-	if sets := ceilDiv(a.rows.Count, p.Rows); 16*power >= 15*n && sets%power == 0 {
+	if sets := scheduler.CeilDiv(a.rows.Count, p.Rows); 16*power >= 15*n && sets%power == 0 {
 		return power
 	}
 	return n
@@ -176,7 +176,7 @@ func (a *analysis) vector() int64 {
 
 // steps returns how many steps a thread has along its row.
 func (a *analysis) steps(p Params) int64 {
-	return ceilDiv(ceilDiv(max(a.rows.Length, 1), p.Vector), warp*p.Warps)
+	return scheduler.CeilDiv(scheduler.CeilDiv(max(a.rows.Length, 1), p.Vector), warp*p.Warps)
 }
 
 // fit completes p with the fewest threads a row with which so many blocks fit a processor.
@@ -207,9 +207,7 @@ func (a *analysis) fit(p Params, blocks int64, device scheduler.Device) (Params,
 func (a *analysis) registersOf(p Params) int64 {
 	e, h := p.Steps*p.Vector, a.held[holding{p.Price, p.Vector > 1, p.Stages > 0, p.IsResident}]
 	if p.Stages > 0 {
-		return baseRegisters + e*a.columns + ceilDiv(e*h.bytes, 4)
+		return baseRegisters + e*a.columns + scheduler.CeilDiv(e*h.bytes, 4)
 	}
 	return baseRegisters + e*(a.columns+max(h.registers, 1))
 }
-
-func ceilDiv(n, d int64) int64 { return (n + d - 1) / d }

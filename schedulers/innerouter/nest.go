@@ -266,7 +266,7 @@ func (b *builder) fold(v core.ValID, below []core.ValID) error {
 		return nil
 	}
 	part, err := b.s.RFactor(v, []int{2})
-	if ceilDiv(b.capacity(), warp*b.Blocks) <= fewColumns {
+	if scheduler.CeilDiv(b.capacity(), warp*b.Blocks) <= fewColumns {
 		b.folds = append(b.folds, append(part, f.Expr(f.Val(v).Def).Out...)...)
 	}
 	return err

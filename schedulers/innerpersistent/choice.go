@@ -76,9 +76,9 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	slices.Reverse(all) // the last one is the first that leaves registers free
 	single := all[0]
 	single.Vector, single.Steps, single.Shared = 1, 0, false
-	if single.Steps = ceilDiv(a.rows.Length, single.Threads*single.Cluster); single.Steps > mostElements {
-		single.Threads = min(int64(device.Threads), single.Threads*ceilDiv(single.Steps, mostElements))
-		single.Steps = ceilDiv(a.rows.Length, single.Threads*single.Cluster)
+	if single.Steps = scheduler.CeilDiv(a.rows.Length, single.Threads*single.Cluster); single.Steps > mostElements {
+		single.Threads = min(int64(device.Threads), single.Threads*scheduler.CeilDiv(single.Steps, mostElements))
+		single.Steps = scheduler.CeilDiv(a.rows.Length, single.Threads*single.Cluster)
 	}
 	single.Steps, single.Rows, single.Each = bucket(max(single.Steps, 1)), 1, 1
 	if single != all[0] && single.capacity() >= a.rows.Length { // needs nothing to be known of sizes
@@ -94,7 +94,7 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 	for p.Vector > 1 && (p.Vector*2 > length || a.rows.Piece < length && a.rows.Piece%p.Vector != 0) {
 		p.Vector /= 2
 	}
-	vectors, h := ceilDiv(length, p.Vector), a.facts.held[p.holding()]
+	vectors, h := scheduler.CeilDiv(length, p.Vector), a.facts.held[p.holding()]
 	p.Threads = 1
 	for p.Threads < min(warp, vectors) && (p.Threads < 8 || 4*p.Threads <= vectors) {
 		p.Threads *= 2
@@ -139,7 +139,7 @@ func (a *analysis) fitShared(p Params, least int64, device scheduler.Device) (Pa
 	for p.Threads = clusterThreads; 2*p.Threads <= min(sharedThreads, int64(device.Threads)) && int64(len(h.again))*a.rows.Length > p.Cluster*p.Threads*sharedElements; {
 		p.Threads *= 2
 	}
-	p.Steps = ceilDiv(ceilDiv(max(a.rows.Length, 1), p.Vector), p.Threads*p.Cluster)
+	p.Steps = scheduler.CeilDiv(scheduler.CeilDiv(max(a.rows.Length, 1), p.Vector), p.Threads*p.Cluster)
 	if p.Steps <= buckets[len(buckets)-1] {
 		p.Steps = bucket(p.Steps)
 	}
@@ -151,7 +151,7 @@ func (a *analysis) fitShared(p Params, least int64, device scheduler.Device) (Pa
 func (a *analysis) widen(p *Params, h held, vectors int64, device scheduler.Device) bool {
 	length := max(a.rows.Length, 1)
 	for ; p.Threads <= int64(device.Threads); p.Threads *= 2 {
-		p.Steps = bucket(ceilDiv(vectors, p.Threads*p.Cluster))
+		p.Steps = bucket(scheduler.CeilDiv(vectors, p.Threads*p.Cluster))
 		most := int64(fewElements)
 		if p.Threads == warp && length <= shortRow {
 			most = mostElements
@@ -213,13 +213,13 @@ func (a *analysis) spread(p *Params, device scheduler.Device) {
 	if p.Cluster > 1 || a.rows.Count*p.Threads > most {
 		return
 	}
-	vectors := ceilDiv(max(a.rows.Length, 1), p.Vector)
+	vectors := scheduler.CeilDiv(max(a.rows.Length, 1), p.Vector)
 	for !a.facts.isOnline && p.Steps > 1 && p.Threads < int64(device.Threads) && 2*a.rows.Count*p.Threads <= most {
 		p.Threads *= 2
-		p.Steps = bucket(ceilDiv(vectors, p.Threads))
+		p.Steps = bucket(scheduler.CeilDiv(vectors, p.Threads))
 	}
 	p.Rows = a.rowsOf(*p, device)
-	more := ceilDiv(p.Steps*p.Vector*a.facts.shared, 4)
+	more := scheduler.CeilDiv(p.Steps*p.Vector*a.facts.shared, 4)
 	p.Early = more > 0 && a.registersOf(*p)+more <= registers/max(p.Threads, block)
 }
 
@@ -229,7 +229,7 @@ func (a *analysis) spread(p *Params, device scheduler.Device) {
 // and 100.6 with one where that is loaded early. Of vectors of two or more one row is faster.
 func (a *analysis) pair(p *Params, device scheduler.Device) {
 	isSingle := p.Vector > 1 || p.Cluster > 1 || p.Shared || a.facts.shared == 0
-	more := p.Steps*max(a.facts.held[p.holding()].registers, 1) + ceilDiv(p.Steps*a.facts.shared, 4)
+	more := p.Steps*max(a.facts.held[p.holding()].registers, 1) + scheduler.CeilDiv(p.Steps*a.facts.shared, 4)
 	if !isSingle && a.registersOf(*p)+more <= pairRegisters && a.rows.Count >= pairRows*int64(device.Processors)*p.Rows {
 		p.Each, p.Early = 2, true
 	}
@@ -243,10 +243,8 @@ func (a *analysis) rowsOf(p Params, device scheduler.Device) int64 {
 		threads = smallRows
 	}
 	rows := max(threads/p.Threads, 1)
-	for rows > 1 && ceilDiv(a.rows.Count, rows) < int64(device.Processors) && (rows/2)*p.Threads >= warp {
+	for rows > 1 && scheduler.CeilDiv(a.rows.Count, rows) < int64(device.Processors) && (rows/2)*p.Threads >= warp {
 		rows /= 2
 	}
 	return rows
 }
-
-func ceilDiv(n, d int64) int64 { return (n + d - 1) / d }

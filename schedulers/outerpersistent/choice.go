@@ -56,7 +56,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 
 // tiles returns how many blocks have columns of their own.
 func (a *analysis) tiles(p Params) int64 {
-	return max(a.outside, 1) * ceilDiv(max(a.columns, 1), p.Vector*p.Lanes)
+	return max(a.outside, 1) * scheduler.CeilDiv(max(a.columns, 1), p.Vector*p.Lanes)
 }
 
 // lanes returns the threads along columns that move pieces of memory large enough.
@@ -90,7 +90,7 @@ func (a *analysis) inBlock(p Params, device scheduler.Device) (best Params, ok b
 	p.Lanes = a.lanes(p)
 	for threads := int64(smallBlock); threads <= min(largeBlock, int64(device.Threads)); threads *= 2 {
 		p.Rows = threads / p.Lanes
-		p.Steps = bucket(ceilDiv(max(a.length, 1), p.Rows))
+		p.Steps = bucket(scheduler.CeilDiv(max(a.length, 1), p.Rows))
 		isEnough := 3*a.tiles(p) >= 2*int64(device.Processors)
 		if a.holds(p) && (!ok || !isEnough && best.Steps > 1) {
 			best, ok = p, true
@@ -107,7 +107,7 @@ func (a *analysis) inBlocks(p Params, device scheduler.Device) (Params, bool) {
 	if p.Blocks < 2 {
 		return p, false
 	}
-	p.Steps = bucket(ceilDiv(a.length, p.Rows*p.Blocks))
+	p.Steps = bucket(scheduler.CeilDiv(a.length, p.Rows*p.Blocks))
 	return p, a.holds(p)
 }
 
@@ -139,7 +139,7 @@ func (a *analysis) keep(p Params, device scheduler.Device) Params {
 	}
 	iteration := threads * p.Steps * p.Vector * a.reloaded // bytes
 	p.Kept = max(room/iteration, 0)
-	n := ceilDiv(max(a.length, 1), p.capacity())
+	n := scheduler.CeilDiv(max(a.length, 1), p.capacity())
 	for p.Kept > 1 && p.Kept/2 >= n {
 		p.Kept /= 2
 	}
@@ -154,5 +154,3 @@ func bucket(steps int64) int64 {
 	at, _ := slices.BinarySearch(buckets, steps)
 	return buckets[min(at, len(buckets)-1)]
 }
-
-func ceilDiv(n, d int64) int64 { return (n + d - 1) / d }

@@ -119,7 +119,7 @@ func (p planner) broken(k int, h space.Pitch) Params {
 // a power of two that is enough, so that rows of similar lengths share a kernel,
 // else what leaves the fewest without work.
 func (p planner) columns(k int, e int64) int64 {
-	steps := ceilDiv(p.Size(k, len(p.Extents)), e)
+	steps := scheduler.CeilDiv(p.Size(k, len(p.Extents)), e)
 	if steps <= narrowest {
 		n := int64(1)
 		for n < steps {
@@ -129,7 +129,7 @@ func (p planner) columns(k int, e int64) int64 {
 	}
 	best, idle := int64(0), int64(0)
 	for _, n := range []int64{128, 256, 64, 96, 160, 192, 224} {
-		if i := ceilDiv(steps, n)*n - steps; best == 0 || i < idle {
+		if i := scheduler.CeilDiv(steps, n)*n - steps; best == 0 || i < idle {
 			best, idle = n, i
 		}
 	}
@@ -139,9 +139,7 @@ func (p planner) columns(k int, e int64) int64 {
 // waste returns how many times the threads with work there are threads in a nest
 // with a break at k, counted as far as they cost: idle ones wait for no memory.
 func (p planner) waste(k int, e int64) float64 {
-	steps := ceilDiv(p.Size(k, len(p.Extents)), e)
+	steps := scheduler.CeilDiv(p.Size(k, len(p.Extents)), e)
 	n := p.columns(k, e)
-	return 1 + 0.1*(float64(ceilDiv(steps, n)*n)/float64(max(steps, 1))-1)
+	return 1 + 0.1*(float64(scheduler.CeilDiv(steps, n)*n)/float64(max(steps, 1))-1)
 }
-
-func ceilDiv(n, d int64) int64 { return (n + d - 1) / d }

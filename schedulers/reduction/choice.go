@@ -145,7 +145,7 @@ func (l *layout) choose(device scheduler.Device) []Params {
 // which a thread reads so many bytes.
 func (l *layout) inner(e, read int64, device scheduler.Device) Params {
 	along := l.along()
-	vectors := ceilDiv(along, e) * (l.reduced / along)
+	vectors := scheduler.CeilDiv(along, e) * (l.reduced / along)
 	p := Params{Inner: true, Vector: e, Rows: 1, Blocks: 1}
 	processors, large := int64(device.Processors), int64(largeBlock)
 	switch {
@@ -158,7 +158,7 @@ func (l *layout) inner(e, read int64, device scheduler.Device) Params {
 		p.Unroll = min(floor2(innerFlight/2/read), mostUnroll)
 		p.Lanes = min(max(ceil2(vectors), warp), large)
 		p.Unroll = clamp(floor2(vectors/p.Lanes), 1, max(p.Unroll, 1))
-		p.Blocks = share(2*processors, ceilDiv(vectors, p.Lanes*p.Unroll))
+		p.Blocks = share(2*processors, scheduler.CeilDiv(vectors, p.Lanes*p.Unroll))
 		return p
 	}
 	most := clamp(floor2(innerFlight/read), 1, mostUnroll)
@@ -177,7 +177,7 @@ func (l *layout) inner(e, read int64, device scheduler.Device) Params {
 		p.Lanes = 2 * innerBlock
 	}
 	p.Rows = max(innerBlock/p.Lanes, 1)
-	for p.Rows > 1 && ceilDiv(l.kept, p.Rows) < processors && p.Lanes < vectors { // little to do: rows are done sooner
+	for p.Rows > 1 && scheduler.CeilDiv(l.kept, p.Rows) < processors && p.Lanes < vectors { // little to do: rows are done sooner
 		p.Rows, p.Lanes = p.Rows/2, 2*p.Lanes
 	}
 	p.Unroll = clamp(floor2(vectors/p.Lanes), 1, most)
@@ -185,7 +185,7 @@ func (l *layout) inner(e, read int64, device scheduler.Device) Params {
 		q := p
 		q.Lanes = min(fewRowsBlock, large)
 		q.Unroll = clamp(floor2(vectors/q.Lanes), 1, most)
-		if q.Blocks = share(2*processors/l.kept, ceilDiv(vectors, q.Lanes*q.Unroll)); q.Blocks > 1 {
+		if q.Blocks = share(2*processors/l.kept, scheduler.CeilDiv(vectors, q.Lanes*q.Unroll)); q.Blocks > 1 {
 			return q
 		}
 	}
@@ -205,7 +205,7 @@ func share(most, steps int64) int64 {
 // a thread reads so many bytes.
 func (l *layout) outer(e, read int64, device scheduler.Device) Params {
 	along := l.along()
-	vectors, outside := ceilDiv(along, e), l.kept/along
+	vectors, outside := scheduler.CeilDiv(along, e), l.kept/along
 	p := Params{Vector: e, Lanes: lanes(vectors), Blocks: 1}
 	flight, block := int64(outerFlight), int64(outerBlock)
 	switch {
@@ -215,12 +215,12 @@ func (l *layout) outer(e, read int64, device scheduler.Device) Params {
 		flight, block = flight/2, largeBlock
 	}
 	p.Unroll = min(clamp(floor2(flight/read), 1, mostUnroll), ceil2(l.reduced))
-	p.Rows = min(floor2(block/p.Lanes), ceil2(ceilDiv(l.reduced, p.Unroll)))
+	p.Rows = min(floor2(block/p.Lanes), ceil2(scheduler.CeilDiv(l.reduced, p.Unroll)))
 	for p.Lanes*p.Rows < innerBlock && p.Lanes*2 <= vectors && p.Lanes%warp == 0 { // few rows: more columns
 		p.Lanes *= 2
 	}
 	processors := int64(device.Processors)
-	tiles := ceilDiv(vectors, p.Lanes) * outside
+	tiles := scheduler.CeilDiv(vectors, p.Lanes) * outside
 	p.Staged = l.isExact && e > 1 && p.Rows >= e
 	if (p.Staged || e == 1 && p.Rows > 1) && 10*tiles < 9*processors { // else there is a loop of elements around
 		p.Blocks = l.splits(p, tiles, read, processors)
@@ -237,7 +237,7 @@ func lanes(vectors int64) int64 {
 	}
 	best, least := int64(0), 0.0
 	for i, n := range []int64{warp, warp / 2, warp / 4} {
-		if cost := float64(ceilDiv(vectors, n)*n) * (1 + 0.015*float64(i)); best == 0 || cost < least {
+		if cost := float64(scheduler.CeilDiv(vectors, n)*n) * (1 + 0.015*float64(i)); best == 0 || cost < least {
 			best, least = n, cost
 		}
 	}
@@ -257,8 +257,6 @@ func (l *layout) splits(p Params, tiles, read, processors int64) int64 {
 }
 
 func clamp(n, low, high int64) int64 { return max(min(n, high), low) }
-
-func ceilDiv(n, d int64) int64 { return (n + d - 1) / max(d, 1) }
 
 // floor2 returns the largest power of two that is at most n, or 0.
 func floor2(n int64) int64 {

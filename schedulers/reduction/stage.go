@@ -205,7 +205,7 @@ func (b *builder) fold(v core.ValID) error {
 
 // groupSteps returns how many steps of a column a thread folds: there are as many threads
 // along y, and at least one for each element of a vector.
-func (b *builder) groupSteps() int64 { return max(b.Vector, ceilDiv(b.Rows, mostGroups)) }
+func (b *builder) groupSteps() int64 { return max(b.Vector, scheduler.CeilDiv(b.Rows, mostGroups)) }
 
 // groups returns how many threads fold the steps of a column.
-func (b *builder) groups() int64 { return ceilDiv(b.Rows, b.groupSteps()) }
+func (b *builder) groups() int64 { return scheduler.CeilDiv(b.Rows, b.groupSteps()) }

@@ -44,3 +44,6 @@ func (n *Nest) Reorder(moves map[int]int) {
 		n.Err = n.Schedule.Reorder(n.Tensor, moves)
 	}
 }
+
+// CeilDiv returns n / d rounded up, of an n that is not negative; d below 1 is 1.
+func CeilDiv(n, d int64) int64 { return (n + d - 1) / max(d, 1) }
