@@ -1,11 +1,16 @@
 """The rows of the benchmark on a GPU, by family: each row is one entry of ROWS."""
 
+import rows_indices
 import rows_norms
 import rows_pointwise
 import rows_reductions
+import rows_resizes
+import rows_scans
+import rows_transposes
 from row import Row
 
-ROWS: list[Row] = [*rows_pointwise.ROWS, *rows_reductions.ROWS, *rows_norms.ROWS]
+FAMILIES = (rows_pointwise, rows_reductions, rows_norms, rows_transposes, rows_resizes, rows_indices, rows_scans)
+ROWS: list[Row] = [row for family in FAMILIES for row in family.ROWS]
 
 # Enough to see that everything works, and the shapes that decide most.
 QUICK = (

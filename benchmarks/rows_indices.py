@@ -1,0 +1,5 @@
+"""Gathers, embeddings and scatters."""
+
+from row import Row
+
+ROWS: list[Row] = []

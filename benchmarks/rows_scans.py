@@ -1,0 +1,5 @@
+"""Scans, sorts and the greatest elements of rows."""
+
+from row import Row
+
+ROWS: list[Row] = []

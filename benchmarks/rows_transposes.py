@@ -1,0 +1,5 @@
+"""Transposes: tensors of several orders in one kernel."""
+
+from row import Row
+
+ROWS: list[Row] = []
