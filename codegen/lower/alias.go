@@ -3,6 +3,7 @@ package lower
 import (
 	"slices"
 
+	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/schedule"
 )
@@ -67,12 +68,14 @@ func (a *Analysis) checkAliases() error {
 
 // A touch is an access to memory that an input and an output share.
 type touch struct {
-	loops  []core.AxisID // around it, without those of one iteration or instruction
-	coords []index
-	shared bool                // more than one thread or iteration makes it
-	number int                 // of the statement
-	async  bool                // it goes on after the statement, until some wait
-	last   []schedule.Parallel // dimensions of the grid of which the last block to arrive makes it
+	loops    []core.AxisID // around it, without those of one iteration or instruction
+	serial   []index       // those of them that a thread runs
+	coords   []index
+	shared   bool                // more than one thread makes it
+	repeated bool                // more than one iteration makes it
+	number   int                 // of the statement
+	async    bool                // it goes on after the statement, until some wait
+	last     []schedule.Parallel // dimensions of the grid of which the last block to arrive makes it
 }
 
 // touched notes that the statement reads input v, or writes output v, if the
@@ -92,9 +95,14 @@ func (c *context) touched(v core.ValID, coords []index, write bool) {
 	last, _ := c.limits(c.f.Expr(id))
 	t := touch{coords: coords, number: c.numStatements, async: !write && c.isAsync(), shared: c.redundant || len(c.onceAmongThreads(last)) > 0, last: last}
 	for _, class := range c.m.Nest(id) {
-		t.shared = t.shared || !c.isOwnLoop(v, class) && !c.isOne(c.m.Promotion(class))
+		if !c.isOwnLoop(v, class) && !c.isOne(c.m.Promotion(class)) {
+			t.shared, t.repeated = t.shared || c.isSpread(class), t.repeated || !c.isSpread(class)
+		}
 		if !c.isOne(c.m.Promotion(class)) && c.parallel(class) != schedule.Vectorize {
 			t.loops = append(t.loops, class)
+			if !c.isSpread(class) {
+				t.serial = append(t.serial, c.loops[c.m.LoopClass(class)])
+			}
 		}
 	}
 	if !write {
@@ -105,25 +113,88 @@ func (c *context) touched(v core.ValID, coords []index, write bool) {
 }
 
 // overwriting is a pass. It refuses kernels that may read an element of an input
-// after it was overwritten: all reads must be in the loops of the write, before
-// it, of the elements that are written there, each thread has elements of its
-// own, and where one block does what is left of a reduction it does both. An
-// asynchronous copy reads until it is waited for, which is where its result is read.
+// after it was overwritten: all reads must come before the write, in no loop of a
+// thread that the write is in too or in all of them and of the elements that are
+// written there; and where one block does what is left of a reduction it does both.
+// Unless each thread has elements of its own, both are then accesses of one buffer,
+// so that barriers order them. An asynchronous copy reads until it is waited for,
+// which is where its result is read.
 func (l *lowering) overwriting() error {
+	one := map[kir.BufferID]kir.BufferID{}
 	for _, o := range l.f.Outputs() {
 		v := o.Val
 		if o.Alias == core.NoVal || len(l.reads[v]) == 0 {
 			continue
 		}
-		safe := !slices.ContainsFunc(l.writes[v], func(w touch) bool { return w.shared })
+		own := !slices.ContainsFunc(l.writes[v], func(w touch) bool { return w.shared })
 		for _, r := range l.reads[v] {
-			safe = safe && slices.ContainsFunc(l.writes[v], func(w touch) bool {
-				return !r.async && r.number <= w.number && slices.Equal(r.loops, w.loops) && slices.Equal(r.coords, w.coords) && slices.Equal(r.last, w.last)
-			})
+			inStep := slices.ContainsFunc(l.writes[v], func(w touch) bool { return r.isBefore(w) && r.isInStep(w) })
+			if !inStep && slices.ContainsFunc(l.writes[v], func(w touch) bool { return !r.isBefore(w) || r.sharesLoop(w) }) {
+				return l.refuseOverwriting(v, o.Alias)
+			}
+			own = own && inStep
 		}
-		if !safe {
-			return l.refuse("alias", v, "%s is written to the memory of %s, of which an element may be read after that: read it just before, in the same loops", l.f.Name(v), l.f.Name(o.Alias))
+		if !own {
+			one[l.buffers[v]], l.ordered = l.buffers[o.Alias], append(l.ordered, o)
 		}
 	}
+	if len(one) > 0 {
+		l.unify(l.b.Kernel(), one)
+	}
 	return nil
+}
+
+// isBefore reports whether a read ends before a write begins, where they are in one
+// iteration of the loops around both.
+func (r *touch) isBefore(w touch) bool {
+	return !r.async && r.number <= w.number && slices.Equal(r.last, w.last)
+}
+
+// isInStep reports whether a read is of what is written in the same iteration.
+func (r *touch) isInStep(w touch) bool {
+	return !w.repeated && slices.Equal(r.loops, w.loops) && slices.Equal(r.coords, w.coords)
+}
+
+// sharesLoop reports whether an iteration of a thread may read what an earlier one wrote.
+func (r *touch) sharesLoop(w touch) bool {
+	return slices.ContainsFunc(r.serial, func(loop index) bool { return slices.Contains(w.serial, loop) })
+}
+
+func (l *lowering) refuseOverwriting(v, in core.ValID) error {
+	return l.refuse("alias", v, "%s is written to the memory of %s, of which an element may be read after that: read it just before, in the same loops", l.f.Name(v), l.f.Name(in))
+}
+
+// unify replaces buffers by others.
+func (l *lowering) unify(k *kir.Kernel, by map[kir.BufferID]kir.BufferID) {
+	replace := func(a *kir.Access) {
+		if b, ok := by[a.Buffer]; ok {
+			a.Buffer = b
+		}
+	}
+	for i := range k.Values {
+		replace(&k.Values[i].Access)
+	}
+	var block func(b kir.Block)
+	block = func(b kir.Block) {
+		for i := range b {
+			switch s := b[i].(type) {
+			case kir.Assign:
+				replace(&s.Dst)
+				b[i] = s
+			case kir.Move:
+				replace(&s.Src)
+				replace(&s.Dst)
+				b[i] = s
+			case kir.AtomicAdd:
+				replace(&s.Dst)
+				b[i] = s
+			case *kir.For:
+				block(s.Body)
+			case *kir.If:
+				block(s.Then)
+				block(s.Else)
+			}
+		}
+	}
+	block(k.Body)
 }

@@ -121,7 +121,7 @@ func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
 func (l *lowering) loadsFirst(nodes []*schedule.Nest) []*schedule.Nest {
 	isReduction := func(id core.ExprID) bool { return l.f.Expr(id).Op.Class == core.Reduction }
 	first := slices.IndexFunc(nodes, func(n *schedule.Nest) bool { return slices.ContainsFunc(l.inside(n), isReduction) })
-	if first < 0 || len(l.alias) > 0 { // order matters where memory is overwritten
+	if first < 0 {
 		return nodes
 	}
 	isLoaded, isGathered := map[core.ExprID]bool{}, map[core.ExprID]bool{}

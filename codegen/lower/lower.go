@@ -64,7 +64,7 @@ func Passes() []Pass {
 			Why: "all later passes work on the kernel alone", run: (*lowering).statements},
 		{Name: "predicates", Does: "drops the index tests of statements that may run at points without an element",
 			Why: "it looks at all that writes what a reduction reads", run: (*lowering).dropTests},
-		{Name: "overwriting", Does: "refuses kernels that overwrite an input too early",
+		{Name: "overwriting", Does: "refuses kernels that overwrite an input too early, and finds where barriers must keep them from it",
 			Why: "it looks at the accesses of all statements", run: (*lowering).overwriting},
 		{Name: "registers", Does: "unrolls the loops that index arrays of registers, and declares none that nothing accesses",
 			Why: "it looks at all accesses of a buffer", run: (*lowering).registers},
@@ -132,6 +132,7 @@ type lowering struct {
 	additions     map[kir.BufferID]*addition // of elements to states that take several at once, by what they declare first
 	reads         map[core.ValID][]touch     // of an input, by the output that gets its memory
 	writes        map[core.ValID][]touch
+	ordered       []core.Output // in place, of which barriers order the accesses
 	numStatements int
 	ahead         *pipeline // its loads are being emitted; nil: no loads ahead
 	register      index     // the slot in registers that they go to

@@ -6,6 +6,8 @@ import pytest
 import torch
 from norms import DTYPES, IMAGE_LAYOUTS, OF_IMAGES, OF_ROWS, Case, distance, errors, image_cases, problem, row_cases
 
+from nvfuser_go import FusionDefinition
+
 NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
@@ -31,6 +33,24 @@ def test_rows(name: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("name", ["softmax", "layer norm"])
 def test_rows_of_clusters(name: str) -> None:
     assert not wrong(row_cases(name, torch.bfloat16, 65536, (2,)), simulated)
+
+
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last], ids=["NCHW", "NHWC"])
+@pytest.mark.parametrize("sizes", [(2, 5, 3, 3), (3, 64, 7, 5), (1, 8, 40, 33), (20, 16, 16, 16)], ids=str)
+def test_statistics_in_place(sizes: tuple[int, ...], memory: torch.memory_format) -> None:
+    """A kernel writes the running mean, which all of its threads read, over itself."""
+    x = torch.randn(sizes, dtype=torch.double).to(memory_format=memory)
+    mean, want = torch.rand(sizes[1], dtype=torch.double), x.mean((0, 2, 3))
+    with FusionDefinition() as fd:
+        tv, running = fd.from_pytorch(x), fd.from_pytorch(mean)
+        _, now = fd.ops.var_mean(tv, [0, 2, 3], 0, False)
+        fd.add_output(running * fd.define_scalar(0.9) + now * fd.define_scalar(0.1), running)
+        fd.add_output(tv - fd.ops.broadcast(now, [True, False, True, True]))
+    kept = [x, mean.clone()]
+    assert "copy" not in str(fd.explain(kept))
+    (out,) = fd.execute(kept, _enable_options=["simulate"])
+    torch.testing.assert_close(kept[1], 0.9 * mean + 0.1 * want)
+    torch.testing.assert_close(out, x - want[:, None, None])
 
 
 @pytest.mark.parametrize("layout", IMAGE_LAYOUTS)
