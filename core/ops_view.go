@@ -234,10 +234,10 @@ func inferSqueeze(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 		size, one := f.Size(in[d]), f.scalars.Int(1)
 		cond, rule := f.scalars.Eq(size, one), fmt.Sprintf("Can not squeeze non-broadcasting dimension(s): the size of dimension %d must be 1", d)
 		if f.axes[in[d]].Kind == Broadcast && size != one {
-			if !args[2].Bool() {
-				return inf, invalidArgument("squeeze(): Can not squeeze expanded dimension(s): dimension %d is expanded; squeeze_expanded=True keeps one of its elements", d)
+			rule = fmt.Sprintf("Can not squeeze expanded dimension(s): without squeeze_expanded=True the size of dimension %d must be 1", d)
+			if args[2].Bool() {
+				cond, rule = f.scalars.Le(one, size), fmt.Sprintf("Can not squeeze an expanded dimension without elements: the size of dimension %d must not be 0", d)
 			}
-			cond, rule = f.scalars.Le(one, size), fmt.Sprintf("Can not squeeze an expanded dimension without elements: the size of dimension %d must not be 0", d)
 		}
 		if err := f.require(&inf, op, cond, size, scalar.None, rule); err != nil {
 			return inf, err

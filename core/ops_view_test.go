@@ -332,16 +332,20 @@ func TestSqueeze(t *testing.T) {
 		p.fails("dims is 3", "squeeze", x, []int{3})
 
 		e := p.call("expand", p.call("broadcast", p.float(2), []bool{false, true}), []any{2, p.index(3)})
-		p.fails("squeeze(): Can not squeeze expanded dimension(s): dimension 1 is expanded", "squeeze", e, []int{1})
+		one := p.call("expand", p.call("broadcast", p.float(2), []bool{false, true}), []any{2, p.index(1)})
+		p.gives(p.call("squeeze", one, []int{1}), []int64{2}, 0, 1)
+		const expanded = "squeeze(): Can not squeeze expanded dimension(s): without squeeze_expanded=True the size of dimension 1 must be 1, got 3"
 		p.gives(p.call("squeeze", e, []int{1}, true), []int64{2}, 0, 1)
 		none := p.call("expand", p.call("broadcast", p.float(2), []bool{false, true}), []any{2, p.index(0)})
 		const empty = "squeeze(): Can not squeeze an expanded dimension without elements: the size of dimension 1 must not be 0"
 		if !p.symbolic {
 			p.fails("squeeze(): Can not squeeze non-broadcasting dimension(s): the size of dimension 1 must be 1, got 2", "squeeze", x, 1)
 			p.fails(empty, "squeeze", none, []int{1}, true)
+			p.fails(expanded, "squeeze", e, []int{1})
 		} else {
 			p.failsAtRun(p.call("squeeze", x, 1), "squeeze(): Can not squeeze non-broadcasting dimension(s): the size of dimension 1 must be 1, got 2")
 			p.failsAtRun(p.call("squeeze", none, []int{1}, keywords{"squeeze_expanded": true}), empty)
+			p.failsAtRun(p.call("squeeze", e, []int{1}), expanded)
 		}
 	})
 }

@@ -148,9 +148,29 @@ func quickRow(op *core.OpInfo, t dtype.Type) func(state, src unsafe.Pointer, ste
 	return nil
 }
 
-// sumOf adds n elements in float64: element i to partial sum i mod 8, then the
-// partial sums in order. One sum would wait for each addition.
+// summedInTurn is how many elements of a row are added one after the other.
+// Longer rows are sums of halves, as the error of a double would grow with
+// their length.
+const summedInTurn = 1024
+
+// inHalves is the sum of part over n elements, by so few at a time.
+func inHalves(start, n int, part func(start, n int) float64) float64 {
+	if n <= summedInTurn {
+		return part(start, n)
+	}
+	half := (n/2 + 7) &^ 7
+	return inHalves(start, half, part) + inHalves(start+half, n-half, part)
+}
+
+// sumOf adds n elements in float64.
 func sumOf[T float32 | float64](src unsafe.Pointer, step, n int) float64 {
+	size := int(unsafe.Sizeof(*(*T)(src)))
+	return inHalves(0, n, func(start, n int) float64 { return sumInTurn[T](unsafe.Add(src, start*step*size), step, n) })
+}
+
+// sumInTurn adds element i to partial sum i mod 8, then the partial sums in
+// order. One sum would wait for each addition.
+func sumInTurn[T float32 | float64](src unsafe.Pointer, step, n int) float64 {
 	var s [8]float64
 	if step == 0 {
 		if n == 0 {
@@ -264,12 +284,13 @@ func welfordRow[T float32 | float64](state, src unsafe.Pointer, step, n int) {
 		d := float64(*(*T)(src)) - mean
 		row.squares = d * d * row.n
 	} else {
-		row.squares = squaresOf(elements[T](src, n), mean)
+		x := elements[T](src, n)
+		row.squares = inHalves(0, n, func(start, n int) float64 { return squaresOf(x[start:start+n], mean) })
 	}
 	mergeMoments(state, unsafe.Pointer(&row))
 }
 
-// squaresOf adds the squares of the distances from mean, as [sumOf] adds.
+// squaresOf adds the squares of the distances from mean, as [sumInTurn] adds.
 func squaresOf[T float32 | float64](x []T, mean float64) float64 {
 	var s0, s1, s2, s3 float64
 	for len(x) >= 4 {
