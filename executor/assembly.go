@@ -248,6 +248,9 @@ func (a *assembly) view(s *segmenter.Segment) (*located, error) {
 	}
 	x.add += first * int64(x.dtype.Size())
 	x.whole, x.sizes, x.strides = false, sizes, strides
+	for x.add%int64(x.aligned) != 0 {
+		x.aligned /= 2
+	}
 	return &x, nil
 }
 

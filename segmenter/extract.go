@@ -169,6 +169,9 @@ func (g *graph) description(v core.ValID) core.TensorDescription {
 	if x.Input {
 		return f.Describe(v)
 	}
+	if g.isPart(v) {
+		return g.describeView(v)
+	}
 	d := core.TensorDescription{DType: x.DType}
 	axes := f.Axes(v)
 	for _, a := range axes {

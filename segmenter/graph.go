@@ -56,10 +56,10 @@ type graph struct {
 	direct []bool // by expression: no scheduler takes it with what is forwarded to it
 	again  []bool // by expression: kernels that read its result had better compute it
 	copied []bool // by expression that is forwarded: a kernel reads its result from memory
+	cut    []bool // by expression: a slice, of which whoever reads it sees the operand's memory
 	order  []core.ExprID
 
-	torchOnly []bool // by value: nothing but calls of torch reads it, through views or not
-	inMemory  []bool // by value: something reads it from memory, through views or not
+	inMemory []bool // by value: something reads it from memory, through views or not
 
 	anchors map[core.ExprID][]core.ValID
 }
@@ -69,7 +69,7 @@ type graph struct {
 // forwarded.
 func newGraph(f *core.Fusion, b *core.Binding, o Options, torch, direct, again []bool) (*graph, error) {
 	g := &graph{f: f, b: b, o: o, torch: torch, direct: direct, again: again, order: f.Order(), values: make([]value, f.NumVals()),
-		chain: make([]int, f.NumExprs()), copied: make([]bool, f.NumExprs()), anchors: map[core.ExprID][]core.ValID{}}
+		chain: make([]int, f.NumExprs()), copied: make([]bool, f.NumExprs()), cut: make([]bool, f.NumExprs()), anchors: map[core.ExprID][]core.ValID{}}
 	for v := range g.values {
 		g.values[v].node = none
 	}
@@ -97,6 +97,7 @@ func newGraph(f *core.Fusion, b *core.Binding, o Options, torch, direct, again [
 		}
 		if !empty {
 			g.forward(id)
+			g.cut[id] = e.Op == core.SliceOp && !torch[id] && !g.values[e.Out[0]].output && (o.apart == nil || !o.apart(e.Out[0]))
 		}
 	}
 	g.order = g.live()
@@ -171,11 +172,11 @@ func (g *graph) readsDirectly(id core.ExprID) bool {
 }
 
 // isView reports whether an expression is stored as another view of its operand. Calls
-// of torch read one with any strides. A kernel computes it again, or reads it from memory
-// if it lies there as what is computed does.
+// of torch read one with any strides, and kernels a slice. Of others a kernel computes it
+// again, or reads it from memory if it lies there as what is computed does.
 func (g *graph) isView(id core.ExprID) bool {
 	e := g.f.Expr(id)
-	return g.chain[id] > 0 && maySee(e.Op) && !g.values[e.Out[0]].output && !g.isOfHost(e) && (!g.copied[id] || g.liesDense(e))
+	return g.cut[id] || g.chain[id] > 0 && maySee(e.Op) && !g.values[e.Out[0]].output && !g.isOfHost(e) && (!g.copied[id] || g.liesDense(e))
 }
 
 // forward decides whether an expression is computed again by those who read it.
@@ -201,8 +202,6 @@ func (g *graph) forward(id core.ExprID) {
 		cheap = true
 	case core.View:
 		cheap = isStrided(e.Op) || e.Op == core.ReshapeOp && g.inMemory[e.Out[0]] && g.viewed(e) != nil
-	case core.Resize:
-		cheap = e.Op == core.SliceOp && g.torchOnly[e.Out[0]]
 	case core.Elementwise:
 		switch {
 		case e.Op == core.SegmentSetOp:

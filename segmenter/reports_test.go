@@ -73,7 +73,7 @@ output %4
 %4 = add %3, %1
 %5 = pad %4 pad_widths=[0, 0, 0, 1] value=0.0:f32
 output %5
-`, [][]int64{{5, 10}, {4, 10}}, []string{"kernel: slice segment_set", "kernel: add", "kernel: pad"}},
+`, [][]int64{{5, 10}, {4, 10}}, []string{"view: slice", "kernel: segment_set", "kernel: add", "kernel: pad"}},
 		{"D48 a scalar that nothing uses", `%0 = tensor f32 [-1] contiguity=[yes]
 $0 = scalar f64
 %1 = exp %0

@@ -1,6 +1,7 @@
 package segmenter
 
 import (
+	"cmp"
 	"slices"
 
 	"nvfuser_go/core"
@@ -122,23 +123,14 @@ func maySee(op *core.OpInfo) bool {
 	return isStrided(op) || op == core.ReshapeOp || op == core.SliceOp
 }
 
-// findReaders finds the tensors that calls of torch alone read, and those that something
-// reads from memory, both through views or not: also resizes, which compute nothing that they
-// read.
+// findReaders finds the tensors that something reads from memory, through views or not: also
+// resizes, which compute nothing that they read.
 func (g *graph) findReaders() {
-	g.torchOnly, g.inMemory = make([]bool, g.f.NumVals()), make([]bool, g.f.NumVals())
-	for _, id := range g.order {
-		g.torchOnly[g.f.Expr(id).Out[0]] = true
-	}
-	for _, o := range g.f.Outputs() {
-		g.torchOnly[o.Val] = false
-	}
+	g.inMemory = make([]bool, g.f.NumVals())
 	for _, id := range slices.Backward(g.order) {
 		e := g.f.Expr(id)
-		sees, to := maySee(e.Op), e.Out[0]
 		for _, v := range g.f.TensorArgs(e) {
-			g.torchOnly[v] = g.torchOnly[v] && (g.torch[id] || g.torchOnly[to] && sees)
-			g.inMemory[v] = g.inMemory[v] || g.readsDirectly(id) || e.Op.Class == core.Resize || g.inMemory[to] && sees
+			g.inMemory[v] = g.inMemory[v] || g.readsDirectly(id) || e.Op.Class == core.Resize || g.inMemory[e.Out[0]] && maySee(e.Op)
 		}
 	}
 }
@@ -201,7 +193,8 @@ func (g *graph) stridesOf(v core.ValID) []int64 {
 		}
 		return g.dense(v, g.f.DeclaredOrder(v), slices.Contains(g.f.Val(v).Domain.Contig, core.No))
 	}
-	if d := g.f.Val(v).Def; d != core.NoExpr && g.chain[d] > 0 {
+	at := g.values[v].node
+	if d := g.f.Val(v).Def; d != core.NoExpr && (g.chain[d] > 0 || g.cut[d]) && (at == none || g.nodes[at].kind == View) {
 		if e := g.f.Expr(d); maySee(e.Op) {
 			return g.viewed(e)
 		}
@@ -210,7 +203,8 @@ func (g *graph) stridesOf(v core.ValID) []int64 {
 	return g.dense(v, g.memoryOrder(v), false)
 }
 
-// place returns where v lies if that was said, of an input or of what it is a view of.
+// place returns where v lies if that was said, of an input or of what it is a view of; also of
+// a part of what is computed.
 func (g *graph) place(v core.ValID) *scheduler.Placement {
 	if v == core.NoVal {
 		return nil
@@ -219,12 +213,91 @@ func (g *graph) place(v core.ValID) *scheduler.Placement {
 	if at == none || g.nodes[at].kind != View {
 		return g.o.place(v)
 	}
-	e := g.f.Expr(g.nodes[at].expr)
+	id := g.nodes[at].expr
+	e := g.f.Expr(id)
 	of := g.place(e.Args[0].Tensor)
-	if of == nil {
+	switch {
+	case of != nil:
+	case !g.isPart(v):
 		return nil
+	default:
+		of = &scheduler.Placement{Aligned: scheduler.WellAligned}
 	}
-	return &scheduler.Placement{Strides: g.viewed(e), Aligned: of.Aligned} // at the first element, or no kernel reads it
+	x := &scheduler.Placement{Strides: g.viewed(e), Aligned: of.Aligned}
+	if g.cut[id] {
+		strides := g.stridesOf(e.Args[0].Tensor)
+		for d, start := range e.Args[1].Scalars {
+			n, err := g.b.Int(start)
+			if err != nil {
+				n = 1
+			}
+			for bytes := n * strides[d] * int64(g.f.Val(v).DType.Size()); bytes%int64(x.Aligned) != 0; {
+				x.Aligned /= 2
+			}
+		}
+	}
+	return x
+}
+
+// isPart reports whether v is a slice, or a view of one.
+func (g *graph) isPart(v core.ValID) bool {
+	for at := g.values[v].node; at != none && g.nodes[at].kind == View; at = g.values[v].node {
+		if g.cut[g.nodes[at].expr] {
+			return true
+		}
+		v = g.f.Expr(g.nodes[at].expr).Args[0].Tensor
+	}
+	return false
+}
+
+// describeView returns what a segment knows of v, a view that lies otherwise than what is
+// computed: the order of its dimensions, and where there are no gaps.
+func (g *graph) describeView(v core.ValID) core.TensorDescription {
+	f, shape, strides := g.f, g.values[v].shape, g.stridesOf(v)
+	axes := f.Axes(v)
+	d := core.TensorDescription{DType: f.Val(v).DType}
+	var order []int
+	isPlain := func(dim int) bool { return shape[dim] != 1 && strides[dim] != 0 }
+	for dim, a := range axes {
+		n, isConst := f.Scalars().ConstInt(f.Size(a))
+		if !isConst {
+			n = -1
+		}
+		d.Shape = append(d.Shape, n)
+		if isPlain(dim) {
+			order = append(order, dim)
+		}
+	}
+	slices.SortStableFunc(order, func(i, k int) int { return cmp.Compare(strides[k], strides[i]) })
+	all := make([]int, len(axes)) // those that have no place of their own stay where they are
+	for dim, k := 0, 0; dim < len(axes); dim++ {
+		if all[dim] = dim; isPlain(dim) {
+			all[dim] = order[k]
+			k++
+		}
+	}
+	if !slices.IsSorted(all) {
+		d.StrideOrder = make([]int64, len(axes))
+		for at, dim := range all {
+			d.StrideOrder[dim] = int64(len(axes) - 1 - at)
+		}
+	}
+	d.Contiguity = make([]core.Tri, len(axes))
+	step := int64(1)
+	for at, dim := range slices.Backward(all) {
+		switch {
+		case f.Axis(axes[dim]).Kind == core.Broadcast || d.Shape[dim] == 1:
+			d.Contiguity[at] = core.NotApplicable
+			continue
+		case shape[dim] == 1 || strides[dim] == step:
+			d.Contiguity[at] = core.Yes
+		default:
+			d.Contiguity[at] = core.No
+			step = strides[dim]
+		}
+		step *= shape[dim]
+	}
+	return d
 }
 
 // dense returns the strides of v in an order of dimensions, with gaps between all of

@@ -40,7 +40,7 @@
 // Reading order: lower.go, analysis.go, graph.go, storage.go, exchange.go; then
 // emit.go, path.go, index.go, predicate.go, value.go, arguments.go; then what
 // classes of ops and parallel types add: resize.go, scatter.go, reduction.go,
-// across.go, block.go, cluster.go, grid.go, vector.go, pipeline.go, swizzle.go, unswitch.go,
+// across.go, block.go, cluster.go, grid.go, vector.go, parts.go, pipeline.go, swizzle.go, unswitch.go,
 // keep.go, drop.go, alias.go; then the passes over kir: registers.go, accumulate.go,
 // synchronise.go, hoist.go, indextype.go, divisors.go. walk.go visits statements; rules.go is what tests leave out.
 //

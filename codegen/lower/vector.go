@@ -29,7 +29,10 @@ func (c *context) vectorAxis() (core.AxisID, int64) {
 func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	e := l.f.Expr(id)
 	v := e.Out[0]
-	if e.Op != core.SetOp {
+	if e.Op == core.PadOp || e.Op == core.CatOp {
+		return l.vectorOfParts(id, a, width)
+	}
+	if e.Op != core.SetOp && e.Op != core.SliceOp {
 		return l.refuse("vector", v, "%s is vectorized and is the result of %s(): only a copy moves several elements at once; cache it", l.f.Name(v), e.Op.Name)
 	}
 	dsts, srcs, whole, err := l.neighbours(id, a, width)
@@ -222,16 +225,16 @@ func (c *context) copied(id core.ExprID) (dst, src kir.Access, g guard, err erro
 }
 
 // sameOutcome reports whether the tests of element 0 and of element i of a vector
-// hold or fail together. They do if a test is of x+i against n where the width
-// divides both x and n.
+// hold or fail together. They do if a test is of x+i against n, or against 0, where
+// the width divides both x and n.
 func (l *lowering) sameOutcome(first, g guard, i, width int64) bool {
 	if len(first.tests) != len(g.tests) {
 		return false
 	}
 	for k, a := range first.tests {
 		b, w := g.tests[k], l.t.Int(width)
-		divides := b.below != scalar.None && b.below == a.below && b.value == l.t.Add(a.value, l.t.Int(i)) &&
-			l.t.Divides(w, a.value) && l.t.Divides(w, a.below)
+		divides := b.below == a.below && b.value == l.t.Add(a.value, l.t.Int(i)) &&
+			l.t.Divides(w, a.value) && (a.below == scalar.None || l.t.Divides(w, a.below))
 		if a != b && !divides && l.conditions([]test{a})[0] != l.conditions([]test{b})[0] {
 			return false
 		}

@@ -9,14 +9,14 @@ import (
 )
 
 // Build calls finish with a schedule of f with the input tensors copied to
-// registers, once for all that reads them but gathers and cat, which choose among
+// registers, once for all that reads them but gathers and resizes, which choose among
 // elements, so that those follow each other's loops. If that fails it calls it
 // with copies for elementwise operations and reductions alone: what else reads an
 // input, such as a permute, may put its elements to another use, x + permute(x)
 // being an example, and a copy for both would have to be held whole.
 // The error is that of the first call.
 func Build(f *core.Fusion, finish func(*schedule.Scheduled) error) (*schedule.Scheduled, error) {
-	s, err := build(f, finish, func(op *core.OpInfo) bool { return op.Class != core.Gather && op != core.CatOp })
+	s, err := build(f, finish, func(op *core.OpInfo) bool { return op.Class != core.Gather && op.Class != core.Resize })
 	if err == nil {
 		return s, nil
 	}

@@ -80,8 +80,8 @@ func (g *Segment) Like(other *Segment) bool {
 	return true
 }
 
-// wellAligned is what allocators give: the widest access.
-const wellAligned = 16
+// WellAligned is what allocators give, in bytes: the widest access.
+const WellAligned = 16
 
 // Dense returns the segment of f for tensors without gaps, in the order that their
 // allocation domains say, at addresses of the widest alignment.
@@ -124,7 +124,7 @@ func Ordered(f *core.Fusion, shapes *core.Binding, v core.ValID, order []int) (P
 	if err != nil {
 		return Placement{}, err
 	}
-	p := Placement{Strides: make([]int64, len(sizes)), Aligned: wellAligned}
+	p := Placement{Strides: make([]int64, len(sizes)), Aligned: WellAligned}
 	step := int64(1)
 	for k := len(sizes) - 1; k >= 0; k-- {
 		d := k

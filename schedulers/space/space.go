@@ -47,6 +47,8 @@ type Tensor struct {
 	Aligned  int64     // bytes that divide the address of its first element
 	along    [][]piece // by place in the order of the space: outermost piece first
 	isOpaque bool      // its elements are not those of the space one by one
+	shift    int64     // divides how far in memory an element lies from where those steps say
+	isPart   bool      // there are points without an element
 }
 
 // A piece is a part of a dimension along which memory goes in equal steps.
@@ -159,11 +161,19 @@ func (w *walker) add(p *Space, t Tensor, laidOutAs core.ValID, at scheduler.Plac
 	dense := w.dense(laidOutAs)
 	known := map[core.AxisID][]piece{}
 	elements := int64(1)
+	resized, err := w.resizedAxes(&t)
+	if err != nil {
+		return err
+	}
 	for d, a := range w.f.Axes(v) {
 		if w.f.Axis(a).Kind == core.Broadcast {
 			continue
 		}
 		c := w.m.Exact(a)
+		if r, ok := resized[d]; ok {
+			t.isPart, t.shift = true, gcd(t.shift, r.left*at.Strides[d])
+			c, sizes[d] = w.m.Exact(r.axis), r.extent
+		}
 		_, isTwice := known[c]
 		t.isOpaque = t.isOpaque || isTwice
 		x := piece{sizes[d], at.Strides[d], dense[d]}

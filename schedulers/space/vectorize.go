@@ -6,9 +6,9 @@ import (
 	"nvfuser_go/schedulers/scheduler"
 )
 
-// Vectorize splits the innermost loop of each copy from an input and to an output, in
-// a schedule of the segment, into accesses as wide as the pitch h of its loops allows
-// the tensor, where that loop has the elements of a step.
+// Vectorize splits the innermost loop of each copy, resize or join of inputs and of each copy
+// to an output, in a schedule of the segment, into accesses as wide as the pitch h of its
+// loops allows the tensors, where that loop has the elements of a step.
 //
 // Errors: those of [schedule.Scheduled.Split] and Parallelize.
 func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
@@ -28,7 +28,17 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 		}
 	}
 	for _, v := range s.Tensors() {
-		if f.Val(v).Def == core.NoExpr || f.Expr(f.Val(v).Def).Op != core.SetOp {
+		if f.Val(v).Def == core.NoExpr {
+			continue
+		}
+		if e := f.Expr(f.Val(v).Def); e.Op.Class == core.Resize {
+			if w, ok := resizedWidth(f.TensorArgs(e), inputs); ok {
+				if err := widen(s, v, h.Elements, w); err != nil {
+					return err
+				}
+			}
+			continue
+		} else if e.Op != core.SetOp {
 			continue
 		}
 		from := f.TensorArgs(f.Expr(f.Val(v).Def))[0]
@@ -46,6 +56,20 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 		}
 	}
 	return nil
+}
+
+// resizedWidth returns the width of accesses to all operands of a resize, if all are inputs.
+func resizedWidth(operands []core.ValID, inputs map[core.ValID]int64) (w int64, ok bool) {
+	for i, v := range operands {
+		own, isInput := inputs[v]
+		if !isInput {
+			return 0, false
+		}
+		if i == 0 || own < w {
+			w = own
+		}
+	}
+	return w, true
 }
 
 // widen lets accesses of w elements make up the innermost loop of v, if that is a

@@ -49,7 +49,8 @@ func (p *Space) reach(t *Tensor, from int) reach {
 			}
 		}
 	}
-	r.isWhole = isWhole && r.constant == 1
+	r.isWhole = isWhole && r.constant == 1 && !t.isPart
+	r.step = gcd(r.step, t.shift)
 	return r
 }
 
