@@ -117,14 +117,15 @@ func TestInspectionRefused(t *testing.T) {
 	_, _, plan := planOf(t, `%0 = tensor f32 [-1] contiguity=[yes]
 %1 = cumsum %0 dim=0
 output %1
-`, executor.Options{}, []int64{5})
+`, executor.Options{}, []int64{40000})
 	x := plan.Inspection()
 	choice, err := x.Show("scheduler_verbose")
 	require.NoError(t, err)
 	require.Equal(t, "pointwise refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
 		"reduction refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
 		"inner_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
-		"outer_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\ninner_outer_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\n", choice)
+		"outer_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\ninner_outer_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
+		"block_row refuses: the rows of tv1 have 40000 elements, for which the registers of a block have no room (row too long)\n", choice)
 	for _, stage := range executor.Stages() {
 		text, err := x.Show(stage.Name)
 		if err == nil {

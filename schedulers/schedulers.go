@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"nvfuser_go/core"
+	"nvfuser_go/schedulers/blockrow"
 	"nvfuser_go/schedulers/innerouter"
 	"nvfuser_go/schedulers/innerpersistent"
 	"nvfuser_go/schedulers/outerpersistent"
@@ -29,6 +30,7 @@ var registry = []registered{
 	{innerpersistent.Scheduler{}, innerpersistent.Params{}},
 	{outerpersistent.Scheduler{}, outerpersistent.Params{}},
 	{innerouter.Scheduler{}, innerouter.Params{}},
+	{blockrow.Scheduler{}, blockrow.Params{}},
 }
 
 // A registered is a scheduler and the type of its parameters.

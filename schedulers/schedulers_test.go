@@ -58,7 +58,7 @@ output %2
 output %1
 output %2
 `
-	scanned = `%0 = tensor f32 [8] contiguity=[yes]
+	scanned = `%0 = tensor f32 [-1] contiguity=[yes]
 %1 = cumsum %0 dim=0
 output %1
 `
@@ -114,6 +114,7 @@ func TestChoose(t *testing.T) {
 		{"columns", columns, "outer_persistent", []int64{7, 300}, "outer persistent: 32x1 threads, 8 steps of 4 columns each, a held byte at 3"},
 		{"columns of many blocks", columns, "outer_persistent", []int64{60000, 64}, "outer persistent: 8x64 threads, 16 steps of 4 columns each, a held byte at 3, 66 blocks a column"},
 		{"columns that nothing holds", columns, "outer_persistent", []int64{600000, 64}, "outer persistent: 8x64 threads, 4 steps of 4 columns each, a held byte at 32, 66 blocks a column, loaded again but for 6 iterations in shared memory and 5 in the second cache"},
+		{"scan", scanned, "block_row", []int64{8}, "block row: 1 rows a block, 2 threads a row, 1 steps of 4 elements each"},
 		{"rows and columns", crossed, "inner_outer_persistent", []int64{7, 300}, "inner outer: 1 blocks with 1 rows at a time, 4 warps a row, 1 steps of 4 elements each, a held byte at 32, beside what all rows share, through shared memory in 4 stages"},
 		{"many rows and columns", crossed, "inner_outer_persistent", []int64{16384, 4096}, "inner outer: 128 blocks with 2 rows at a time, 8 warps a row, 4 steps of 4 elements each, a held byte at 32, beside what all rows share, through shared memory in 2 stages"},
 	} {
@@ -158,6 +159,7 @@ func TestRefusals(t *testing.T) {
 			{By: "inner_persistent", Rule: "row too wide", Tensor: "tv1", Sentence: "the rows that are reduced to tv1 have 524288 elements, of each of which 4 bytes are held: the registers of a block, or of a cluster if there are, have no room for so many"},
 			{By: "outer_persistent", Rule: "inner reduction", Tensor: "tv1", Sentence: "tv1 is reduced along the innermost dimension in memory"},
 			{By: "inner_outer_persistent", Rule: "operation", Sentence: "not both rows and columns are reduced"},
+			{By: "block_row", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 		}},
 		{"two outputs", two, []int64{3}, []core.Refusal{
 			{By: "pointwise", Rule: "reference", Tensor: "tv3", Sentence: "tv3 has dimensions that output tv2 has not, and no other output has those of all tensors"},
@@ -165,6 +167,7 @@ func TestRefusals(t *testing.T) {
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "outer_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_outer_persistent", Rule: "operation", Sentence: "not both rows and columns are reduced"},
+			{By: "block_row", Rule: "operation", Sentence: "no row is scanned"},
 		}},
 		{"slices of one tensor", slices, []int64{8, 8}, []core.Refusal{ // what one thread would copy in full
 			{By: "pointwise", Rule: "reference", Tensor: "tv2", Sentence: "tv2 has dimensions that output tv1 has not, and no other output has those of all tensors"},
@@ -172,6 +175,7 @@ func TestRefusals(t *testing.T) {
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "outer_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_outer_persistent", Rule: "operation", Sentence: "not both rows and columns are reduced"},
+			{By: "block_row", Rule: "operation", Sentence: "no row is scanned"},
 		}},
 		{"loops that do not lead from one to the other", split, []int64{20, 320, 1, 50}, []core.Refusal{
 			{By: "pointwise", Rule: "loops", Tensor: "tv1", Sentence: "tv1 would be computed by one thread: its loops have nothing to do with those of other outputs"},
@@ -179,13 +183,15 @@ func TestRefusals(t *testing.T) {
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "outer_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_outer_persistent", Rule: "operation", Sentence: "not both rows and columns are reduced"},
+			{By: "block_row", Rule: "operation", Sentence: "no row is scanned"},
 		}},
-		{"scan", scanned, []int64{8}, []core.Refusal{
+		{"scan", scanned, []int64{40000}, []core.Refusal{
 			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
 			{By: "reduction", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
 			{By: "inner_persistent", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
 			{By: "outer_persistent", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
 			{By: "inner_outer_persistent", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
+			{By: "block_row", Rule: "row too long", Tensor: "tv1", Sentence: "the rows of tv1 have 40000 elements, for which the registers of a block have no room"},
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

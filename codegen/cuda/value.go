@@ -366,7 +366,7 @@ func (p *printer) shuffle(v *kir.Value) text {
 		p.need("shuffle.complex")
 	}
 	lane := fmt.Sprint(v.Int)
-	function := [...]string{kir.ShuffleXor: "shuffleXor", kir.ShuffleDown: "shuffleDown", kir.ShuffleAt: "shuffleAt"}[v.Mode]
+	function := [...]string{kir.ShuffleXor: "shuffleXor", kir.ShuffleDown: "shuffleDown", kir.ShuffleUp: "shuffleUp", kir.ShuffleAt: "shuffleAt"}[v.Mode]
 	if v.Mode == kir.ShuffleAt {
 		lane = p.index(v.Index).code
 	}

@@ -180,7 +180,8 @@ type ShuffleMode uint8
 
 const (
 	ShuffleXor  ShuffleMode = iota // lane ^ Int
-	ShuffleDown                    // lane + Int
+	ShuffleDown                    // lane + Int, itself beyond the group
+	ShuffleUp                      // lane - Int, itself before the group
 	ShuffleAt                      // lane Index
 )
 

@@ -143,7 +143,7 @@ var (
 	spaceNames  = [...]string{"local", "shared", "global"}
 	scopeNames  = [...]string{"warp", "block", "cluster", "grid"}
 	unrollNames = [...]string{"", " unrolled", " rolled"}
-	modeNames   = [...]string{"shuffleXor", "shuffleDown", "shuffleAt"}
+	modeNames   = [...]string{"shuffleXor", "shuffleDown", "shuffleUp", "shuffleAt"}
 )
 
 func (s Space) String() string { return spaceNames[s] }

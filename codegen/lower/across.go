@@ -24,6 +24,8 @@ type exchange struct {
 	loops  []core.AxisID // classes of loops of which each iteration has a part, outermost first
 	count  int64         // of parts
 	parts  []kir.BufferID
+
+	check func(*context) error // in the loops; may be nil
 }
 
 // across returns the thread and block types that id is reduced over.
@@ -226,7 +228,13 @@ func (l *lowering) collect(x *exchange) error {
 		if len(loops) > 0 {
 			return l.open(loops[0], func() error { return emit(loops[1:]) })
 		}
-		return l.context(l.f.Expr(x.id).Out[0], false).part(x)
+		c := l.context(l.f.Expr(x.id).Out[0], false)
+		if x.check != nil {
+			if err := x.check(c); err != nil {
+				return err
+			}
+		}
+		return c.part(x)
 	}
 	return emit(x.loops)
 }
@@ -246,7 +254,8 @@ func (c *context) partAt(x *exchange, k int) kir.Access {
 	return c.b.At(x.parts[k], n)
 }
 
-// part stores what the thread has: the identity where it has no element.
+// part stores what the thread has: the identity where it has no element, unless nothing that
+// has one depends on it, as the elements of a scan come before what is beyond the end.
 func (c *context) part(x *exchange) error {
 	c.numStatements++
 	e, f := c.f.Expr(x.id), x.fold
@@ -262,6 +271,9 @@ func (c *context) part(x *exchange) error {
 	}
 	var nothing kir.Block
 	for k := range x.parts {
+		if f.op.Class == core.Scan {
+			break
+		}
 		nothing = append(nothing, kir.Assign{Dst: c.partAt(x, k), Value: c.b.Const(f.identity(k))})
 	}
 	s := &guarded{id: x.id, g: guard{tests: g.tests, once: g.once}, fold: &f} // every thread goes on with a state

@@ -176,7 +176,7 @@ func (l *lowering) mustTest(s *guarded) (rule, why string) {
 		return "identity", fmt.Sprintf("%s(), which reads it, relies on its identity where there is no element", s.wanted.op.Name)
 	}
 	switch e.Op.Class {
-	case core.Elementwise, core.View, core.Random:
+	case core.Elementwise, core.View, core.Random, core.Scan:
 	default:
 		return "operation", fmt.Sprintf("%s() does more than compute one element", e.Op.Name)
 	}
@@ -244,7 +244,8 @@ func (l *lowering) isInside(a *kir.Access) bool {
 }
 
 // relyOnIdentity returns the rule for which a reduction keeps its tests, "" if
-// the operands hold its identity wherever a test of it fails:
+// the operands hold its identity wherever a test of it fails. A scan does without it, as all
+// of its elements come before what is beyond the end:
 //
 //   - direct: an operand is in registers, and the statements that write it fail
 //     one of the same tests at the same element; they keep them, and store the
@@ -252,7 +253,7 @@ func (l *lowering) isInside(a *kir.Access) bool {
 //   - conflict: no other reduction relies on another value there;
 //   - count: what is added counts, whatever it is, as what welford reads does.
 func (l *lowering) relyOnIdentity(s *guarded, writers map[kir.BufferID][]*guarded) (rule, why string) {
-	if rule, why = l.mustStay(s); rule != "" {
+	if rule, why = l.mustStay(s); rule != "" || s.fold.op.Class == core.Scan {
 		return rule, why
 	}
 	var providers []*guarded

@@ -103,6 +103,9 @@ func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
 		if err := l.meet(nodes[i:]); err != nil {
 			return err
 		}
+		if err := l.lines(n); err != nil {
+			return err
+		}
 		if err := allocate(n); err != nil {
 			return err
 		}
@@ -372,7 +375,14 @@ func (l *lowering) statement(id core.ExprID) error {
 	if a, width := c.vectorAxis(); width > 1 {
 		return l.vector(id, a, width)
 	}
-	if x := l.exchanged[id]; x != nil {
+	x := l.exchanged[id]
+	_, isOfLine := dimOf(e)
+	switch {
+	case isOfLine && x == nil:
+		return c.refuse("line", e.Out[0], "%s needs all of a dimension of what is computed in its loops, or is computed in a loop that is not written out in registers: inline what it reads less", l.f.Name(e.Out[0]))
+	case isOfLine:
+		return c.storeOfLine(x)
+	case x != nil:
 		return c.storeReduced(x)
 	}
 	if e.Op.Class == core.Reduction {

@@ -213,6 +213,10 @@ func (b *block) shuffle(s *shuffle, out, from *lanes) {
 			if l-group+s.lane < s.width {
 				source = l + s.lane
 			}
+		case kir.ShuffleUp:
+			if l-group >= s.lane {
+				source = l - s.lane
+			}
 		default:
 			n := &b.p.nodes[s.index]
 			source = group + int32(x.at(n, l))&(s.width-1)

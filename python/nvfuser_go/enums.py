@@ -68,7 +68,7 @@ ParallelType = _enum(
 SchedulerType = _enum(
     "SchedulerType",
     "none no_op pointwise matmul reduction inner_persistent inner_outer_persistent outer_persistent transpose expr_eval"
-    " resize",
+    " resize block_row",
     "The kind of a segment's schedule.",
 )
 MemoryType = _enum("MemoryType", "local shared global tensor symmetric", "Where a tensor lives inside a kernel.")

@@ -218,6 +218,12 @@ _COUNTING = {
         "unroll_factor_iter_dom": "Vector",
         "batches_per_block_outer_reduction": "Steps",
     },
+    SchedulerType.block_row: {
+        "bdimx": "Threads",
+        "bdimy": "Rows",
+        "unroll_factor_inner_reduction": "Vector",
+        "batches_per_block_inner_reduction": "Steps",
+    },
     SchedulerType.inner_outer_persistent: {
         "bdimy": "Rows",
         "unroll_factor_inner_reduction": "Vector",

@@ -152,6 +152,11 @@ __device__ inline T shuffleDown(T x, int delta, int width) {
 }
 
 template <class T>
+__device__ inline T shuffleUp(T x, int delta, int width) {
+  return __shfl_up_sync(0xffffffff, x, delta, width);
+}
+
+template <class T>
 __device__ inline T shuffleAt(T x, int lane, int width) {
   return __shfl_sync(0xffffffff, x, lane, width);
 }
@@ -165,6 +170,11 @@ __device__ inline Complex<T> shuffleXor(Complex<T> x, int mask, int width) {
 template <class T>
 __device__ inline Complex<T> shuffleDown(Complex<T> x, int delta, int width) {
   return {shuffleDown(x.re, delta, width), shuffleDown(x.im, delta, width)};
+}
+
+template <class T>
+__device__ inline Complex<T> shuffleUp(Complex<T> x, int delta, int width) {
+  return {shuffleUp(x.re, delta, width), shuffleUp(x.im, delta, width)};
 }
 
 template <class T>

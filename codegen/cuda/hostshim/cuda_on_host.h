@@ -86,6 +86,10 @@ T __shfl_down_sync(unsigned, T x, int delta, int width = 32) {
   return exchangeWith(x, host::lane() + delta, width);
 }
 template <class T>
+T __shfl_up_sync(unsigned, T x, int delta, int width = 32) {
+  return exchangeWith(x, host::lane() % width < delta ? host::lane() : host::lane() - delta, width);
+}
+template <class T>
 T __shfl_sync(unsigned, T x, int lane, int width = 32) {
   return exchangeWith(x, host::lane() / width * width + (lane & (width - 1)), width);
 }

@@ -1,0 +1,65 @@
+package lower
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/fusionfuzz"
+	"nvfuser_go/core/schedule"
+)
+
+// A lineCase is how a line is cut: steps of threads with so many elements each, for so many
+// rows of a block.
+type lineCase struct{ steps, threads, each, rows int64 }
+
+func (c lineCase) capacity() int64 { return c.steps * c.threads * c.each }
+
+// scheduleLine gives tensor reference, of rows, loops of blocks of rows, rows, steps, threads and
+// elements, and all others the same.
+func scheduleLine(s *schedule.Scheduled, reference core.ValID, c lineCase) error {
+	operand := s.Fusion().TensorArgs(s.Fusion().Expr(s.Fusion().Val(reference).Def))[0]
+	parallelize := func(v core.ValID) error {
+		return errors.Join(s.Parallelize(v, 0, schedule.BIDx), s.Parallelize(v, 1, schedule.TIDy), s.Parallelize(v, -2, schedule.TIDx))
+	}
+	for _, step := range []func() error{
+		func() error { return s.SplitWhole(reference, 1, c.capacity()) },
+		func() error { return s.Split(reference, 2, c.each, true) },
+		func() error { return s.Split(reference, 2, c.threads, true) },
+		func() error { return s.Split(reference, 0, c.rows, true) },
+		func() error { _, err := s.TransformLike(reference, nil); return err },
+		func() error { return parallelize(reference) },
+		func() error { return parallelize(operand) },
+		func() error { return s.ParallelizeLike(reference, -1, nil, nil) },
+		func() error { return s.InlineMost(nil, nil) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestScans(t *testing.T) {
+	for _, x := range []struct{ op, dtype, init string }{{"cumsum", "f32", " init=2.5:f32"}, {"cumprod", "c64", " init=(2,1):c64"}, {"cummax", "bf16", " init=2.5:bf16"}, {"cummin", "i32", " init=2:i32"}, {"cumsum", "f16", " init=2.5:f16"}, {"cumprod", "i64", " init=2:i64"}, {"cummax", "f64", " init=2.5:f64"}} {
+		for _, init := range []string{"", x.init} {
+			for _, c := range []lineCase{{1, 1, 8, 4}, {1, 4, 2, 8}, {3, 8, 2, 2}, {2, 32, 1, 1}, {1, 64, 4, 2}, {5, 128, 2, 1}, {40, 64, 1, 1}} {
+				most := c.capacity()
+				if x.op == "cumprod" && x.dtype != "i64" {
+					most = min(most, 24) // products of more overflow in one order and not in another
+				}
+				for _, n := range []int64{0, 1, min(c.each+1, most), most - 1, most} {
+					text := fmt.Sprintf("%%0 = tensor %s [-1, -1] contiguity=[yes, yes]\n%%1 = set %%0\n%%2 = %s %%1 dim=1%s\n%%3 = set %%2\noutput %%3\n", x.dtype, x.op, init)
+					s := parsed(t, text)
+					f := frozen(s)
+					require.NoError(t, scheduleLine(s, tv(s, 2), c))
+					_, err := checkWith(s, f, fusionfuzz.Inputs(f, 7, []int64{5, n}), Options{})
+					require.NoError(t, err, "%v %v init %s, %d elements", x, c, init, n)
+				}
+			}
+		}
+	}
+}

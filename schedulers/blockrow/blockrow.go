@@ -1,0 +1,215 @@
+// Package blockrow schedules segments that scan rows along the innermost dimension, with
+// what is computed element by element before and after.
+//
+// Its central type is [Params]. A row has threads of its own, a part of a warp, a warp or
+// several, which hold all of it in registers: in steps, in each of which every thread has
+// the elements of a vector. Loops over them have constant extents, which a row must not
+// exceed ([schedule.Scheduled.SplitWhole]), so that a kernel serves rows of many lengths
+// and any number of them. What the threads of a row exchange is for lowering to say.
+//
+// Rows that do not fit in the registers of a block, and such along a dimension that is not
+// innermost in memory, are refused.
+package blockrow
+
+import (
+	"fmt"
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/space"
+)
+
+// Params are the choices for a segment.
+type Params struct {
+	Vector  int64 // elements of a step
+	Steps   int64 // of a thread along its row
+	Threads int64 // of a row; a power of two
+	Rows    int64 // of a block
+}
+
+func (p Params) String() string {
+	return fmt.Sprintf("block row: %d rows a block, %d threads a row, %d steps of %d elements each", p.Rows, p.Threads, p.Steps, p.Vector)
+}
+
+// Width is that of [scheduler.Vectorized].
+func (p Params) Width() int64 { return p.Vector }
+
+// capacity is how many elements a row may have.
+func (p Params) capacity() int64 { return p.Threads * p.Steps * p.Vector }
+
+// least is how many elements a row has at least that has these parameters: all but the
+// last steps of a thread are whole then. 0: it may be empty.
+func (p Params) least() int64 {
+	at, _ := slices.BinarySearch(buckets, p.Steps)
+	if at == 0 || at == len(buckets) || buckets[at] != p.Steps {
+		return 0
+	}
+	return buckets[at-1]*p.Threads*p.Vector + 1
+}
+
+// Scheduler is the scheduler of this package.
+type Scheduler struct{}
+
+const name = "block_row"
+
+func (Scheduler) Name() string { return name }
+
+func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Refusal {
+	_, err := analyse(g).choose(device)
+	return scheduler.RefusalsOf(name, err)
+}
+
+func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
+	chosen, _ := analyse(g).choose(device)
+	return scheduler.AsParams(chosen)
+}
+
+// Recipe is that of [scheduler.Scheduler].
+func (Scheduler) Recipe(g *scheduler.Segment, params scheduler.Params) string {
+	a := analyse(g)
+	if a.err != nil {
+		return a.err.Error()
+	}
+	return a.recipe(params.(Params))
+}
+
+func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
+	a, p := analyse(g), params.(Params)
+	if a.err != nil {
+		return nil, a.err
+	}
+	if p.Vector < 1 || p.Steps < 1 || p.Threads < 1 || p.Rows < 1 {
+		return nil, core.InvalidArgumentf("schedule(): %v is not possible: all are positive", p)
+	}
+	return a.attempts.Take(p)
+}
+
+// An analysis is what is found out about a segment when it is accepted.
+type analysis struct {
+	g        *scheduler.Segment
+	facts    facts
+	space    *space.Space // the row is last in its order
+	attempts scheduler.Attempts[Params]
+	err      error // why it is not accepted
+}
+
+// Facts are what is known of a fusion, whatever the sizes.
+type facts struct {
+	reference core.ValID // the first result that needs all of a row
+	dim       int        // of it, along the rows
+	words     int64      // registers of an element of the widest type
+	err       error
+}
+
+// analyse returns the analysis of g, made once.
+func analyse(g *scheduler.Segment) *analysis {
+	return scheduler.Remember(g, Scheduler{}, func() *analysis {
+		a := &analysis{g: g}
+		a.attempts = scheduler.Attempts[Params]{Segment: g, Recipe: a.recipe, Build: a.build}
+		a.facts = scheduler.Recall(g, Scheduler{}, func() facts { return find(g) })
+		if a.err = a.facts.err; a.err == nil {
+			a.err = a.lie()
+		}
+		return a
+	})
+}
+
+// find returns the facts of the fusion of g.
+func find(g *scheduler.Segment) facts {
+	f := g.Fusion
+	refuse := func(rule string, v core.ValID, format string, args ...any) facts {
+		return facts{err: &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, rule, v, format, args...)}}}
+	}
+	refusals := scheduler.CheckClasses(f, name, func(c core.Class) bool { return scheduler.Maps(c) || isTaken(c) })
+	if len(refusals) == 0 {
+		refusals = scheduler.CheckSegment(f, name)
+	}
+	if len(refusals) > 0 {
+		return facts{err: &scheduler.Refusals{List: refusals}}
+	}
+	lines := operations(f)
+	if len(lines) == 0 {
+		return refuse("operation", core.NoVal, "no row is scanned")
+	}
+	if refusals = scheduler.CheckClasses(f, name, isTaken); len(refusals) > 0 {
+		return facts{err: &scheduler.Refusals{List: refusals}}
+	}
+	m, err := g.Mapping()
+	if err != nil {
+		return facts{err: err}
+	}
+	x := facts{reference: lines[0].Out[0], dim: dimOf(lines[0]), words: 1}
+	row := f.Axes(x.reference)[x.dim]
+	for _, e := range lines {
+		v := e.Out[0]
+		if d := dimOf(e); d >= len(f.Axes(v)) || m.Exact(f.Axes(v)[d]) != m.Exact(row) {
+			return refuse("two axes", v, "%s and %s need rows along different dimensions", f.Name(x.reference), f.Name(v))
+		}
+		x.words = max(x.words, int64(f.Val(v).DType.Size())/4)
+	}
+	switch u, err := g.Uncovered(x.reference); {
+	case err != nil:
+		return facts{err: err}
+	case u != core.NoVal:
+		return refuse("reference", u, "%s has dimensions that are not those of %s", f.Name(u), f.Name(x.reference))
+	}
+	return x
+}
+
+// isTaken reports whether the scheduler takes operations of a class: those by which threads
+// need no more than elements of their own, and those that need a row.
+func isTaken(c core.Class) bool {
+	switch c {
+	case core.Elementwise, core.View, core.Factory, core.Random, core.Scan:
+		return true
+	}
+	return false
+}
+
+// operations returns the expressions of f that need all of a row, in order.
+func operations(f *core.Fusion) []*core.Expr {
+	var all []*core.Expr
+	for _, id := range f.Order() {
+		if e := f.Expr(id); e.Op.Class == core.Scan {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// dimOf returns the dimension of the rows that e needs.
+func dimOf(e *core.Expr) int { return int(e.Args[1].Int) }
+
+// lie finds how tensors lie in memory along the rows.
+func (a *analysis) lie() error {
+	p, err := space.New(a.g, a.facts.reference)
+	if err != nil {
+		return err
+	}
+	a.space = p
+	last := len(p.Order) - 1
+	if at := slices.Index(p.Order, a.facts.dim); at < last && p.Extents[at] != 1 {
+		f := a.g.Fusion
+		return &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "strided", a.facts.reference,
+			"%s has rows along dimension %d, outside of dimension %d in memory", f.Name(a.facts.reference), a.facts.dim, p.Order[last])}}
+	}
+	return nil
+}
+
+// order returns the dimensions of the reference in the order of loops, the row last.
+func (a *analysis) order() []int {
+	order := slices.DeleteFunc(slices.Clone(a.space.Order), func(d int) bool { return d == a.facts.dim })
+	return append(order, a.facts.dim)
+}
+
+// recipe has p and what build reads of the segment.
+func (a *analysis) recipe(p Params) string {
+	return fmt.Sprint(p, a.order(), a.pitch(p.Vector).Widths)
+}
+
+// pitch is that of steps of so many elements along rows.
+func (a *analysis) pitch(elements int64) space.Pitch {
+	return a.space.PitchOf(len(a.space.Order)-1, elements, 1)
+}

@@ -1,0 +1,82 @@
+package blockrow
+
+import (
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+const (
+	warp        = 32
+	fewElements = 8   // of a thread along a row, where it may have more threads
+	mostWords   = 64  // registers for elements of a thread
+	mostThreads = 512 // of a row: with more of them there are fewer registers for each
+	block       = 128 // threads of a block, at least
+	smallRows   = 256 // the same of rows that are less than a warp's
+)
+
+// buckets are the numbers of steps of a thread that kernels are made for: rows of similar
+// lengths share one.
+var buckets = []int64{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64}
+
+// choose returns the choices, of which the first can be applied, or why none can.
+func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
+	if a.err != nil {
+		return nil, a.err
+	}
+	length, count := int64(1), int64(1)
+	for k, d := range a.space.Order {
+		if d == a.facts.dim {
+			length = a.space.Extents[k]
+		} else {
+			count *= a.space.Extents[k]
+		}
+	}
+	vector := a.space.Cheapest(len(a.space.Order)-1, 1).Elements
+	for vector > 1 && vector > length {
+		vector /= 2
+	}
+	var all []Params
+	for _, e := range slices.Compact([]int64{vector, 1}) {
+		if p, ok := a.fit(length, count, e, device); ok {
+			all = append(all, p)
+		}
+	}
+	if len(all) == 0 {
+		f := a.g.Fusion
+		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "row too long", a.facts.reference,
+			"the rows of %s have %d elements, for which the registers of a block have no room", f.Name(a.facts.reference), length)}}
+	}
+	return a.attempts.First(all, all[len(all)-1])
+}
+
+// fit returns the parameters for count rows of length elements, in steps of e.
+func (a *analysis) fit(length, count, e int64, device scheduler.Device) (Params, bool) {
+	vectors := max(scheduler.CeilDiv(length, e), 1)
+	p := Params{Vector: e, Threads: 1}
+	for p.Threads < min(warp, vectors) {
+		p.Threads *= 2
+	}
+	most := min(mostThreads, int64(device.Threads))
+	for p.Threads < most && p.Threads >= warp && scheduler.CeilDiv(vectors, p.Threads)*e > fewElements {
+		p.Threads *= 2
+	}
+	steps := scheduler.CeilDiv(vectors, p.Threads)
+	if steps*e*a.facts.words > mostWords {
+		return p, false
+	}
+	at, _ := slices.BinarySearch(buckets, steps)
+	p.Steps = buckets[min(at, len(buckets)-1)]
+	threads := int64(block)
+	if p.Threads < warp {
+		threads = smallRows
+	}
+	if p.Rows = max(threads/p.Threads, 1); len(a.space.Order) == 1 {
+		p.Rows = 1
+	}
+	for p.Rows > 1 && scheduler.CeilDiv(count, p.Rows) < int64(device.Processors) && p.Rows/2*p.Threads >= warp {
+		p.Rows /= 2
+	}
+	return p, p.capacity() >= length
+}

@@ -1,0 +1,91 @@
+package blockrow
+
+import (
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+func (a *analysis) build(p Params) (*schedule.Scheduled, error) {
+	return scheduler.Build(a.g.Fusion, func(s *schedule.Scheduled) error { return a.schedule(s, p) })
+}
+
+func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
+	instead, err := scheduler.CacheOutputs(s)
+	if err != nil {
+		return err
+	}
+	reference := a.facts.reference
+	if v, ok := instead[reference]; ok {
+		reference = v
+	}
+	if err := a.loops(s, reference, p); err != nil {
+		return err
+	}
+	if err := scheduler.Spread(s, name, reference); err != nil {
+		return err
+	}
+	if err := a.space.Vectorize(s, a.pitch(p.Vector)); err != nil {
+		return err
+	}
+	if err := parallelize(s, reference); err != nil {
+		return err
+	}
+	return s.InlineMost(nil, nil)
+}
+
+// loops gives v loops: blocks of rows, rows, steps of a thread, threads, and elements of a
+// step.
+func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
+	order := a.order()
+	moves := map[int]int{}
+	for k, d := range order {
+		moves[d] = k
+	}
+	n := scheduler.Nest{Schedule: s, Tensor: v}
+	n.Reorder(moves)
+	kept := len(order) - 1
+	n.Merge(0, kept)
+	at := min(kept, 1)
+	if least := p.least(); n.Err == nil && least > 0 {
+		n.Err = s.PromiseLeast(v, at, least)
+	}
+	if n.Err == nil {
+		n.Err = s.SplitWhole(v, at, p.capacity())
+	}
+	at++
+	n.Split(at, p.Vector, schedule.Serial)
+	n.Split(at, p.Threads, schedule.TIDx)
+	if kept > 0 {
+		n.Split(0, p.Rows, schedule.TIDy)
+		n.Parallelize(0, schedule.BIDx)
+	}
+	return n.Err
+}
+
+// parallelize gives all tensors the threads of reference. The axes of what needs a row and
+// of what it reads have no loops in common, so each of the two is a reference for those
+// that have its own.
+func parallelize(s *schedule.Scheduled, reference core.ValID) error {
+	f := s.Fusion()
+	loop := s.Loop(reference)
+	like := func(v core.ValID) error {
+		for k, a := range s.Loop(v) {
+			if k >= len(loop) || s.Parallel(loop[k]) == schedule.Serial || s.Parallel(a) != schedule.Serial {
+				continue
+			}
+			if err := s.Parallelize(v, k, s.Parallel(loop[k])); err != nil {
+				return err
+			}
+		}
+		return scheduler.ParallelizeLike(s, v, nil)
+	}
+	for _, e := range operations(f) {
+		for _, v := range []core.ValID{e.Out[0], f.TensorArgs(e)[0]} {
+			if err := like(v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
