@@ -96,8 +96,8 @@ class Row:
     define and eager: as in Program. sizes, small: by letter, to time and to test. gate: None if no threshold holds for
     it. writes: as in Program. check: the distance of outputs from what is right, of the inputs and the outputs, where
     that is not eager's result in double precision. prepare: makes of the random inputs those that fit together. reads:
-    how often each input must be read, if that is not once. torch_error: how far torch's results may be from right, if
-    that is more than tolerance() says, as torch rounds where the others do not.
+    how often each input must be read, if that is not once: less than once if a part is enough. torch_error: how far
+    torch's results may be from right, if that is more than tolerance() says, as torch rounds where the others do not.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Row:
     writes: tuple[int, ...] = ()
     check: Callable | None = None
     prepare: Callable | None = None
-    reads: tuple[int, ...] = ()
+    reads: tuple[float, ...] = ()
     torch_error: float = 0.0
 
     def program(self, device: str, small: bool = False, seed: int = 0) -> Program:
@@ -162,7 +162,7 @@ class Row:
     def read(self, program: Program) -> int:
         """The bytes that must be read."""
         reads = self.reads or (1,) * len(program.inputs)
-        return sum(n * traffic([x]) for n, x in zip(reads, program.inputs, strict=True))
+        return round(sum(n * traffic([x]) for n, x in zip(reads, program.inputs, strict=True)))
 
 
 def traffic(tensors: Sequence[torch.Tensor]) -> int:

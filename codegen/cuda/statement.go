@@ -179,6 +179,9 @@ func (p *printer) usedSymbols() []bool {
 				if s.Cache == kir.CacheEvictLastIf {
 					expr(s.Last)
 				}
+				if s.Guarded {
+					expr(s.Guard)
+				}
 			case kir.AsyncCopy:
 				expr(s.Dst.Index, s.Src.Index, s.Guard)
 			case kir.Barrier:
@@ -331,6 +334,10 @@ func (p *printer) move(s *kir.Move) {
 	streaming := s.Cache == kir.CacheStreaming
 	policy := map[kir.CacheHint]string{kir.CacheEvictFirst: "EvictFirst", kir.CacheEvictLast: "EvictLast", kir.CacheEvictLastIf: "EvictLastIf"}[s.Cache]
 	switch {
+	case s.Guarded && p.isConstant(from):
+		function = "moveReadOnlyWhere"
+	case s.Guarded:
+		function = "moveWhere"
 	case policy != "" && p.isConstant(from):
 		function = "moveReadOnly" + policy
 	case policy != "" && from.Space == kir.Global:
@@ -347,11 +354,14 @@ func (p *printer) move(s *kir.Move) {
 		function = "storeStreaming"
 	}
 	p.need(function)
-	last := ""
-	if s.Cache == kir.CacheEvictLastIf {
-		last = ", " + p.index(s.Last).code
+	condition := ""
+	switch {
+	case s.Guarded:
+		condition = ", " + p.index(s.Guard).code
+	case s.Cache == kir.CacheEvictLastIf:
+		condition = ", " + p.index(s.Last).code
 	}
-	p.line("%s<%d>(%s, %s%s);", function, p.bytes(&s.Dst), p.address(&s.Dst), p.address(&s.Src), last)
+	p.line("%s<%d>(%s, %s%s);", function, p.bytes(&s.Dst), p.address(&s.Dst), p.address(&s.Src), condition)
 }
 
 func (p *printer) asyncCopy(s *kir.AsyncCopy) {

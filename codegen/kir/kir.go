@@ -253,11 +253,14 @@ type (
 	}
 
 	// Move copies Width elements by one instruction each side; one side is
-	// Local.
+	// Local. One that is guarded is from Global: where Guard is false it reads
+	// nothing and writes zeros.
 	Move struct {
 		Dst, Src Access
 		Cache    CacheHint
 		Last     scalar.ID // of CacheEvictLastIf
+		Guarded  bool
+		Guard    scalar.ID // a Bool, if it is guarded
 	}
 
 	// AsyncCopy is cp.async: Src (Global) to Dst (Shared), Width elements. Its

@@ -167,6 +167,9 @@ func (p *printer) head(s Statement) string {
 		if s.Cache == CacheEvictLastIf {
 			text += p.expr(s.Last) + ")"
 		}
+		if s.Guarded {
+			text += " if " + p.expr(s.Guard) + " else 0"
+		}
 		return text
 	case AsyncCopy:
 		text := fmt.Sprintf("async %s = %s", p.access(&s.Dst), p.access(&s.Src))

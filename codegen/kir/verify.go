@@ -238,6 +238,9 @@ func (v *verifier) idBlock(block Block) {
 			if s.Cache == CacheEvictLastIf {
 				v.idExprs(s.Last)
 			}
+			if s.Guarded {
+				v.idExprs(s.Guard)
+			}
 		case AsyncCopy:
 			v.idAccess(&s.Dst)
 			v.idAccess(&s.Src)

@@ -75,6 +75,12 @@ func (v *verifier) leaf(s Statement, agree granule) {
 				v.problem("a load from Global is evicted last on a condition")
 			}
 		}
+		if s.Guarded {
+			v.condition(s.Guard)
+			if v.space(&s.Src) != Global || s.Cache != CacheDefault {
+				v.problem("a guarded move is from Global, without a hint for caches")
+			}
+		}
 	case AsyncCopy:
 		v.sides(&s.Dst, &s.Src)
 		if v.space(&s.Dst) != Shared || v.space(&s.Src) != Global {

@@ -130,39 +130,76 @@ func (c *context) reshape(e *core.Expr) (kir.ValueID, error) {
 // gather reads an operand at a position along one dimension that is a value. One
 // that is no position of the dimension reads 0.
 func (c *context) gather(e *core.Expr, dst kir.Access) error {
-	data, where, dim := 0, 1, 0
-	switch e.Op {
-	case core.SelectOp:
-		o := c.operand(e, 0)
-		o.at[int(e.Args[2].Int)] = c.size(e.Args[1].Scalar)
-		v, err := c.loadAt(o)
-		if err == nil {
-			c.assign(dst, v)
-		}
-		return err
-	case core.ScatterOp:
+	if e.Op == core.ScatterOp {
 		return c.scatter(e, dst)
-	case core.IndexSelectOp, core.TakeAlongAxisOp, core.GatherOp:
-		dim = int(e.Args[2].Int)
-	case core.EmbeddingFwdOp:
-		data, where = 1, 0
-		if e.Args[3].Kind != core.NoArg {
-			return c.refuse("operation", e.Out[0], "%s is the result of embedding_fwd() with max_norm, which this build does not compute in a kernel", c.f.Name(e.Out[0]))
-		}
-	default:
+	}
+	return c.lookup(e, dst, c.read)
+}
+
+// lookup emits a move to dst of what e looks up, at the access that source returns for an
+// operand at its position, or of zeros where that is none. The range is tested on the value
+// as it is, before it becomes an index. From global memory to registers that is one
+// instruction, and the address is computed in any case, so that several are under way at once.
+func (c *context) lookup(e *core.Expr, dst kir.Access, source func(operand) (kir.Access, error)) error {
+	k, ok := e.IndexedRead()
+	switch {
+	case !ok && e.Op == core.EmbeddingFwdOp:
+		return c.refuse("operation", e.Out[0], "%s is the result of embedding_fwd() with max_norm, which this build does not compute in a kernel", c.f.Name(e.Out[0]))
+	case !ok:
 		return c.refuse("operation", e.Out[0], "%s is the result of %s(), which this build does not compute in a kernel", c.f.Name(e.Out[0]), e.Op.Name)
 	}
-	o := c.operand(e, data)
+	o := c.operand(e, k.Table)
 	if e.Op == core.GatherOp {
-		if err := c.prefixes(e, &o, dim); err != nil {
+		if err := c.prefixes(e, &o, k.Dim); err != nil {
 			return err
 		}
 	}
-	position, err := c.load(e, where)
+	if k.Index < 0 {
+		o.at[k.Dim] = c.size(e.Args[1].Scalar)
+		src, err := source(o)
+		if err == nil {
+			c.moveLooked(e, dst, src)
+		}
+		return err
+	}
+	position, err := c.load(e, k.Index)
 	if err != nil {
 		return err
 	}
-	return c.readAt(e, o, dim, position, dst)
+	b, n := c.b, c.size(c.f.Shape(o.v)[k.Dim])
+	position = c.temporary("position", b.Cast(dtype.Int, position)) // it is loaded once
+	isInside := b.Op(core.LogicalAndOp, b.Op(core.GeOp, position, b.Number(dtype.Int, 0)), b.Op(core.LtOp, position, b.Index(dtype.Int, n)))
+	inside := b.Let(c.name("inside"), isInside, scalar.Facts{Lo: 0, Hi: 1, Divisor: 1})
+	to, from := &b.Kernel().Buffers[dst.Buffer], &b.Kernel().Buffers[c.buffers[o.v]]
+	if to.Space == kir.Local && from.Space == kir.Global && to.DType == from.DType {
+		o.at[k.Dim] = c.position(b.Op(core.WhereOp, isInside, position, b.Number(dtype.Int, 0)), n)
+		src, err := source(o)
+		if err == nil {
+			b.Add(kir.Move{Dst: dst, Src: src, Guarded: true, Guard: inside})
+		}
+		return err
+	}
+	return c.choose(inside, func() error {
+		o.at[k.Dim] = c.position(position, n)
+		src, err := source(o)
+		if err == nil {
+			c.moveLooked(e, dst, src)
+		}
+		return err
+	}, func() error {
+		c.assign(dst, b.Const(core.ConvertScalar(c.f.Val(e.Out[0]).DType, scalar.Value{Type: dtype.Int})))
+		return nil
+	})
+}
+
+// moveLooked emits the move of what e looks up.
+func (c *context) moveLooked(e *core.Expr, dst, src kir.Access) {
+	if src.Width > 1 {
+		c.moveVector(e.Out[0], dst, src, nil)
+		return
+	}
+	t := c.f.Val(e.Out[0]).DType
+	c.assign(dst, c.b.Cast(t, c.loadFrom(src)))
 }
 
 // prefixes gives the dimensions of which a gather covers a part their index.
@@ -179,28 +216,6 @@ func (c *context) prefixes(e *core.Expr, o *operand, dim int) error {
 		o.at[i] = at[0]
 	}
 	return nil
-}
-
-// readAt emits the element of o at position along dim. The range is tested on
-// the value as it is, before it becomes an index.
-func (c *context) readAt(e *core.Expr, o operand, dim int, position kir.ValueID, dst kir.Access) error {
-	b, n := c.b, c.size(c.f.Shape(o.v)[dim])
-	position = c.temporary("position", b.Cast(dtype.Int, position)) // it is loaded once
-	notNegative := b.Op(core.GeOp, position, b.Number(dtype.Int, 0))
-	inside := b.Let(c.name("inside"), b.Op(core.LogicalAndOp, notNegative, b.Op(core.LtOp, position, b.Index(dtype.Int, n))), scalar.Facts{Lo: 0, Hi: 1, Divisor: 1})
-	t := c.f.Val(e.Out[0]).DType
-	read := func() error {
-		o.at[dim] = c.position(position, n)
-		v, err := c.loadAt(o)
-		if err == nil {
-			c.assign(dst, v)
-		}
-		return err
-	}
-	return c.choose(inside, read, func() error {
-		c.assign(dst, b.Const(core.ConvertScalar(t, scalar.Value{Type: dtype.Int})))
-		return nil
-	})
 }
 
 // position names a value that is known to be an index below n.

@@ -32,10 +32,13 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	if e.Op == core.PadOp || e.Op == core.CatOp {
 		return l.vectorOfParts(id, a, width)
 	}
+	if _, ok := e.IndexedRead(); ok {
+		return l.vectorLookup(id, a, width)
+	}
 	if e.Op != core.SetOp && e.Op != core.SliceOp {
 		return l.refuse("vector", v, "%s is vectorized and is the result of %s(): only a copy moves several elements at once; cache it", l.f.Name(v), e.Op.Name)
 	}
-	dsts, srcs, whole, err := l.neighbours(id, a, width)
+	dsts, srcs, whole, err := l.neighbours(id, a, width, (*context).copied)
 	if err != nil {
 		return err
 	}
@@ -63,15 +66,9 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 			return nil
 		})
 	}
-	dst, src := dsts[0], srcs[0]
-	for _, side := range []*kir.Access{&dst, &src} {
-		b := &l.b.Kernel().Buffers[side.Buffer]
-		if side.Width = int(width); b.DType != l.b.Kernel().Buffers[dst.Buffer].DType {
-			continue // in registers, rounded on the way
-		}
-		if bytes := int(width) * b.DType.Size(); bytes > b.Align || !l.t.Divides(l.t.Int(width), side.Index) {
-			return l.refuse("vector", v, "%s is vectorized by %d, and the address of %s is not known to be a multiple of %d bytes", l.f.Name(v), width, b.Name, bytes)
-		}
+	dst, src, err := l.aligned(v, dsts[0], srcs[0], int(width))
+	if err != nil {
+		return err
 	}
 	if k := l.keeping; k != nil && l.keepingStep == loading {
 		if err := l.compareKept(v, src, cond); err != nil {
@@ -94,6 +91,94 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		l.moveVector(v, dst, src, srcs)
 		return nil
 	})
+}
+
+// aligned returns the accesses to width elements from those of the first on, and fails if one
+// is not known to be aligned.
+func (l *lowering) aligned(v core.ValID, dst, src kir.Access, width int) (kir.Access, kir.Access, error) {
+	for _, side := range []*kir.Access{&dst, &src} {
+		b := &l.b.Kernel().Buffers[side.Buffer]
+		if side.Width = width; b.DType != l.b.Kernel().Buffers[dst.Buffer].DType {
+			continue // in registers, rounded on the way
+		}
+		if bytes := width * b.DType.Size(); bytes > b.Align || !l.t.Divides(l.t.Int(int64(width)), side.Index) {
+			return dst, src, l.refuse("vector", v, "%s is vectorized by %d, and the address of %s is not known to be a multiple of %d bytes", l.f.Name(v), width, b.Name, bytes)
+		}
+	}
+	return dst, src, nil
+}
+
+// vectorLookup emits a read of width elements of a table that are next to each other and
+// all at one position, or zeros. They are read to registers.
+func (l *lowering) vectorLookup(id core.ExprID, a core.AxisID, width int64) error {
+	e := l.f.Expr(id)
+	v, name := e.Out[0], l.f.Name(e.Out[0])
+	k, _ := e.IndexedRead()
+	var positions []kir.Access
+	dsts, _, whole, err := l.neighbours(id, a, width, func(c *context, id core.ExprID) (dst, src kir.Access, g guard, err error) {
+		if g, err = c.guard(id, false); err == nil {
+			dst, err = c.write(v)
+		}
+		if err == nil && k.Index >= 0 && !c.f.Val(c.f.TensorArgs(e)[k.Index]).Domain.CPU {
+			var at kir.Access
+			at, err = c.read(c.operand(e, k.Index))
+			positions = append(positions, at)
+		}
+		return dst, dst, g, err
+	})
+	switch {
+	case err != nil:
+		return err
+	case whole.partial:
+		return l.refuse("vector", v, "%s is vectorized by %d, which is not known to divide the extent that is split", name, width)
+	case !l.isLocal(dsts[0]):
+		return l.refuse("vector", v, "%s is vectorized and is looked up, which is done to registers only: cache it", name)
+	case slices.ContainsFunc(positions, func(at kir.Access) bool { return at.Index != positions[0].Index }):
+		return l.refuse("vector", v, "%s is vectorized by %d, and each of its elements is looked up at a position of its own", name, width)
+	}
+	l.loops[l.m.LoopClass(a)] = l.t.Int(0)
+	c := l.context(v, false)
+	l.limit(e)
+	dst := dsts[0]
+	return c.under(&guarded{id: id, g: whole.guard}, l.holds(whole.guard), func() error {
+		dst.Width = int(width)
+		return c.lookup(e, dst, func(first operand) (kir.Access, error) { return l.lookedUp(e, first, dst, a) })
+	})
+}
+
+// lookedUp returns the access to the elements of a vector along a to dst, of which first is the
+// operand that the first one is looked up in.
+func (l *lowering) lookedUp(e *core.Expr, first operand, dst kir.Access, a core.AxisID) (kir.Access, error) {
+	v := e.Out[0]
+	k, _ := e.IndexedRead()
+	var src kir.Access
+	for i := range int64(dst.Width) {
+		l.loops[l.m.LoopClass(a)] = l.t.Int(i)
+		c := l.context(v, false)
+		o := c.operand(e, k.Table)
+		if e.Op == core.GatherOp {
+			if err := c.prefixes(e, &o, k.Dim); err != nil {
+				return src, err
+			}
+		}
+		o.at[k.Dim] = first.at[k.Dim]
+		at, err := c.read(o)
+		if err != nil {
+			return src, err
+		}
+		if i == 0 {
+			src = at
+		}
+		if at.Index != l.t.Add(src.Index, l.t.Int(i)) {
+			return src, l.refuse("vector", v, "%s is vectorized, but elements of what it looks up are not known to be next to each other in memory", l.f.Name(v))
+		}
+	}
+	b := l.b.Kernel().Buffers
+	if b[src.Buffer].Space != kir.Global || b[src.Buffer].DType != b[dst.Buffer].DType {
+		return src, l.refuse("vector", v, "%s is vectorized and is looked up in %s, which is not in global memory", l.f.Name(v), l.f.Name(first.v))
+	}
+	_, src, err := l.aligned(v, dst, src, dst.Width)
+	return src, err
 }
 
 // kirCache has no level of caches: it is the device that decides those.
@@ -140,14 +225,13 @@ type whole struct {
 	partial bool // some may exist without the others
 }
 
-// neighbours returns both sides of the copy of each element, and the condition of
-// all.
-func (l *lowering) neighbours(id core.ExprID, a core.AxisID, width int64) (dsts, srcs []kir.Access, all whole, err error) {
+// neighbours returns both sides of each element, as sides says, and the condition of all.
+func (l *lowering) neighbours(id core.ExprID, a core.AxisID, width int64, sides func(*context, core.ExprID) (dst, src kir.Access, g guard, err error)) (dsts, srcs []kir.Access, all whole, err error) {
 	v := l.f.Expr(id).Out[0]
 	var first guard
 	for i := range width {
 		l.loops[l.m.LoopClass(a)] = l.t.Int(i)
-		dst, src, g, err := l.context(v, false).copied(id)
+		dst, src, g, err := sides(l.context(v, false), id)
 		if err != nil {
 			return nil, nil, all, err
 		}

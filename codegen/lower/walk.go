@@ -73,6 +73,9 @@ func statementExprs(k *kir.Kernel, s kir.Statement, yield func(scalar.ID)) {
 		if s.Cache == kir.CacheEvictLastIf {
 			yield(s.Last)
 		}
+		if s.Guarded {
+			yield(s.Guard)
+		}
 	case kir.AsyncCopy:
 		if s.Guard != scalar.None {
 			yield(s.Guard)

@@ -326,15 +326,26 @@ func (b *block) move(dst, src *access) {
 		}
 		return
 	}
-	r, m := b.registers[dst.id], b.memoryOf(src)
 	b.count(src, &from)
 	if len(lanes) < len(to.lanes) {
-		for _, l := range to.lanes {
-			for e := range dst.width {
-				r.taint[(int(to.element(l))+e)*b.m.threads+int(l)] = 0
-			}
+		b.untaint(dst, &to, to.lanes)
+	}
+	b.loadLanes(dst, src, &to, &from, lanes)
+}
+
+// untaint lets the elements of dst of some threads be defined.
+func (b *block) untaint(dst *access, to *located, lanes []int32) {
+	r := b.registers[dst.id]
+	for _, l := range lanes {
+		for e := range dst.width {
+			r.taint[(int(to.element(l))+e)*b.m.threads+int(l)] = 0
 		}
 	}
+}
+
+// loadLanes moves elements from memory to the registers of some threads.
+func (b *block) loadLanes(dst, src *access, to, from *located, lanes []int32) {
+	r, m := b.registers[dst.id], b.memoryOf(src)
 	for _, l := range lanes {
 		address := from.base + from.element(l)*int64(src.element)
 		for e := range src.width {
@@ -344,6 +355,24 @@ func (b *block) move(dst, src *access) {
 			address += int64(src.element)
 		}
 	}
+}
+
+// guardedMove is a move to registers, of zeros in threads where the node guard is false.
+func (b *block) guardedMove(dst, src *access, guard int32) {
+	to := b.locate(dst)
+	reading, zeros := b.divide(guard, to.lanes, dst.at)
+	b.push(reading)
+	from := b.locate(src)
+	b.pop()
+	b.count(src, &from)
+	b.untaint(dst, &to, to.lanes)
+	r, zero := b.registers[dst.id], make([]byte, dst.element)
+	for _, l := range zeros {
+		for e := range dst.width {
+			r.load((int(to.element(l))+e)*b.m.threads+int(l), zero)
+		}
+	}
+	b.loadLanes(dst, src, &to, &from, from.lanes)
 }
 
 // both returns the threads of two sublists of the active threads.

@@ -100,6 +100,15 @@ func (p *program) statement(x *statement, s kir.Statement) error {
 	case kir.Send:
 		return p.send(x, s)
 	case kir.Move:
+		if s.Guarded {
+			guard, err := p.node(s.Guard)
+			if err != nil {
+				return err
+			}
+			return p.pair(x, &s.Dst, &s.Src, func(dst, src *access) {
+				x.effect(func(b *block) { b.guardedMove(dst, src, guard) })
+			})
+		}
 		return p.pair(x, &s.Dst, &s.Src, func(dst, src *access) {
 			x.effect(func(b *block) { b.move(dst, src) })
 		})

@@ -9,25 +9,38 @@ import (
 )
 
 // Build calls finish with a schedule of f with the input tensors copied to
-// registers, once for all that reads them but gathers and resizes, which choose among
+// registers, once for all that reads them but tables and resizes, which choose among
 // elements, so that those follow each other's loops. If that fails it calls it
 // with copies for elementwise operations and reductions alone: what else reads an
 // input, such as a permute, may put its elements to another use, x + permute(x)
 // being an example, and a copy for both would have to be held whole.
 // The error is that of the first call.
 func Build(f *core.Fusion, finish func(*schedule.Scheduled) error) (*schedule.Scheduled, error) {
-	s, err := build(f, finish, func(op *core.OpInfo) bool { return op.Class != core.Gather && op.Class != core.Resize })
+	s, err := build(f, finish, func(e *core.Expr, k int) bool {
+		if e.Op.Class == core.Gather {
+			return isIndex(f, e, k)
+		}
+		return e.Op.Class != core.Resize
+	})
 	if err == nil {
 		return s, nil
 	}
-	s, again := build(f, finish, func(op *core.OpInfo) bool { return op.Class == core.Elementwise || op.Class == core.Reduction })
+	s, again := build(f, finish, func(e *core.Expr, _ int) bool { return e.Op.Class == core.Elementwise || e.Op.Class == core.Reduction })
 	if again == nil {
 		return s, nil
 	}
 	return nil, err
 }
 
-func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(*core.OpInfo) bool) (*schedule.Scheduled, error) {
+// isIndex reports whether tensor operand k of e says at which positions e looks up another
+// tensor.
+func isIndex(f *core.Fusion, e *core.Expr, k int) bool {
+	x, ok := e.IndexedRead()
+	args := f.TensorArgs(e)
+	return ok && k == x.Index && args[k] != args[x.Table]
+}
+
+func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(e *core.Expr, k int) bool) (*schedule.Scheduled, error) {
 	s := schedule.New(f)
 	if err := s.Fusion().CombinePlusOne(); err != nil {
 		return nil, err
@@ -129,12 +142,13 @@ func kept(m *schedule.Mapping, v core.ValID) []core.AxisID {
 
 // cacheInputs copies input tensors to registers for the operations that share.
 // Tensors on the host are passed by value.
-func cacheInputs(s *schedule.Scheduled, shares func(*core.OpInfo) bool) error {
+func cacheInputs(s *schedule.Scheduled, shares func(e *core.Expr, k int) bool) error {
 	f := s.Fusion()
 	readers := map[core.ValID][]core.ValID{}
 	for _, id := range f.Order() {
-		if e := f.Expr(id); shares(e.Op) {
-			for _, v := range f.TensorArgs(e) {
+		e := f.Expr(id)
+		for k, v := range f.TensorArgs(e) {
+			if shares(e, k) {
 				readers[v] = append(readers[v], e.Out[0])
 			}
 		}

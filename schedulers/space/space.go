@@ -49,6 +49,7 @@ type Tensor struct {
 	isOpaque bool      // its elements are not those of the space one by one
 	shift    int64     // divides how far in memory an element lies from where those steps say
 	isPart   bool      // there are points without an element
+	isTable  bool      // it is read at positions that an index says, by one operation
 }
 
 // A piece is a part of a dimension along which memory goes in equal steps.
@@ -72,10 +73,20 @@ func New(g *scheduler.Segment, reference core.ValID) (*Space, error) {
 		return nil, err
 	}
 	for i, v := range w.f.Inputs() {
-		if x := w.f.Val(v); x.Tensor && !x.Domain.CPU {
-			if err := w.add(p, Tensor{Val: v, Place: i}, v, g.Inputs[i]); err != nil {
-				return nil, err
+		x := w.f.Val(v)
+		if !x.Tensor || x.Domain.CPU {
+			continue
+		}
+		if tables := w.tables(v); len(tables) > 0 {
+			for _, t := range tables {
+				if err := w.addTable(p, Tensor{Val: v, Place: i, isTable: true}, t, g.Inputs[i]); err != nil {
+					return nil, err
+				}
 			}
+			continue
+		}
+		if err := w.add(p, Tensor{Val: v, Place: i}, v, g.Inputs[i]); err != nil {
+			return nil, err
 		}
 	}
 	for k, o := range w.f.Outputs() {
@@ -185,6 +196,12 @@ func (w *walker) add(p *Space, t Tensor, laidOutAs core.ValID, at scheduler.Plac
 		}
 		known[c] = []piece{x}
 	}
+	w.put(p, t, known, elements)
+	return nil
+}
+
+// put appends t, of so many elements, of which known has the pieces by exact class.
+func (w *walker) put(p *Space, t Tensor, known map[core.AxisID][]piece, elements int64) {
 	w.follow(known)
 	for d, a := range w.f.Val(p.Reference).Domain.Logical {
 		pieces, ok := known[w.m.Exact(a)]
@@ -195,7 +212,6 @@ func (w *walker) add(p *Space, t Tensor, laidOutAs core.ValID, at scheduler.Plac
 	}
 	t.isOpaque = t.isOpaque || t.Elements() != elements
 	p.Tensors = append(p.Tensors, t)
-	return nil
 }
 
 // dense returns for each dimension of v whether its stride is the product of the

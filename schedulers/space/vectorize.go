@@ -6,9 +6,9 @@ import (
 	"nvfuser_go/schedulers/scheduler"
 )
 
-// Vectorize splits the innermost loop of each copy, resize or join of inputs and of each copy
-// to an output, in a schedule of the segment, into accesses as wide as the pitch h of its
-// loops allows the tensors, where that loop has the elements of a step.
+// Vectorize splits the innermost loop of each copy, resize or join of inputs, of what is looked
+// up in one, and of each copy to an output, in a schedule of the segment, into accesses as wide
+// as the pitch h of its loops allows the tensors, where that loop has the elements of a step.
 //
 // Errors: those of [schedule.Scheduled.Split] and Parallelize.
 func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
@@ -20,7 +20,7 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 	for k := range p.Tensors {
 		t := &p.Tensors[k]
 		switch {
-		case t.IsConstant(h.from, len(p.Order)): // has no such loop
+		case t.isTable || t.IsConstant(h.from, len(p.Order)): // has no copy, or no such loop
 		case t.IsOutput:
 			outputs[f.Outputs()[t.Place].Val] = h.Widths[k]
 		default:
@@ -55,7 +55,7 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 			}
 		}
 	}
-	return nil
+	return widenReads(s, h, p.tableWidths(f, h))
 }
 
 // resizedWidth returns the width of accesses to all operands of a resize, if all are inputs.

@@ -58,10 +58,10 @@ func (p *Space) reach(t *Tensor, from int) reach {
 // two that divides the address and all steps in memory, so that every access is
 // aligned, and the run, so that it is of consecutive elements. A run that is all
 // there is may end within an access, the last one, which is then made element by
-// element.
+// element; not what is looked up.
 func (t *Tensor) width(r reach) int64 {
 	w := int64(1)
-	for 2*w*t.Bytes <= min(vectorBytes, t.Aligned) && (r.isWhole || r.run%(2*w) == 0) && r.step%(2*w) == 0 {
+	for 2*w*t.Bytes <= min(vectorBytes, t.Aligned) && (r.isWhole && !t.isTable || r.run%(2*w) == 0) && r.step%(2*w) == 0 {
 		w *= 2
 	}
 	return w

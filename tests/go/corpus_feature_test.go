@@ -20,6 +20,7 @@ var featureNames = map[string]string{
 	"loop":        "a loop is not",
 	"guard":       "something is done under a condition",
 	"branches":    "a condition has two sides",
+	"zeros":       "what is read is zero under a condition",
 	"blocks":      "the grid may have several blocks",
 	"threads-x":   "a block has threads along x",
 	"threads-y":   "and along y",
@@ -80,6 +81,7 @@ func features(x *subject) map[string]bool {
 		switch s := s.(type) {
 		case kir.Move:
 			has[fmt.Sprintf("vector%d", s.Dst.Width)] = true
+			has["zeros"] = has["zeros"] || s.Guarded
 			has["streaming"] = has["streaming"] || s.Cache == kir.CacheStreaming
 			has["evict_first"] = has["evict_first"] || s.Cache == kir.CacheEvictFirst
 			has["evict_last"] = has["evict_last"] || s.Cache == kir.CacheEvictLast

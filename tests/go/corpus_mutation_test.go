@@ -21,7 +21,7 @@ type mutant struct {
 }
 
 // mutants returns the kernels that are k without one barrier, wait, commit,
-// fence, condition or initial value.
+// fence, condition, guard or initial value.
 func mutants(k *kir.Kernel) []mutant {
 	var all []mutant
 	mutated(k, k.Body, func(what, needless string, b kir.Block) {
@@ -52,6 +52,11 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 		case kir.AsyncCopy:
 			if s.Guard != scalar.None {
 				s.Guard = scalar.None
+				emit("without the guard of "+text, "", with(s))
+			}
+		case kir.Move:
+			if s.Guarded {
+				s.Guarded = false
 				emit("without the guard of "+text, "", with(s))
 			}
 		case *kir.For:

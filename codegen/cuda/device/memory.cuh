@@ -79,6 +79,90 @@ __device__ inline void storeStreaming(void* to, const void* from) {
   __stcs((Type*)to, *(const Type*)from);
 }
 
+//@ moveReadOnlyWhere needs words
+// Of data that no thread writes, where a condition holds, else of zeros, which reads nothing. It is
+// one instruction: a branch would keep the loads after it from being under way at once.
+template <int Bytes>
+__device__ inline void moveReadOnlyWhere(void* to, const void* from, bool where) {
+  using Type = typename Words<Bytes>::Type;
+#ifdef __CUDA_ARCH__
+  if constexpr (Bytes == 16) {
+    Type v;
+    asm("{.reg .pred p; setp.ne.s32 p, %5, 0; mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 %2, 0; mov.u32 %3, 0; @p ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];}"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+        : "l"(from), "r"((int)where));
+    *(Type*)to = v;
+  } else if constexpr (Bytes == 8) {
+    Type v;
+    asm("{.reg .pred p; setp.ne.s32 p, %3, 0; mov.u32 %0, 0; mov.u32 %1, 0; @p ld.global.nc.v2.u32 {%0, %1}, [%2];}"
+        : "=r"(v.x), "=r"(v.y)
+        : "l"(from), "r"((int)where));
+    *(Type*)to = v;
+  } else if constexpr (Bytes == 4) {
+    Type v;
+    asm("{.reg .pred p; setp.ne.s32 p, %2, 0; mov.u32 %0, 0; @p ld.global.nc.u32 %0, [%1];}"
+        : "=r"(v)
+        : "l"(from), "r"((int)where));
+    *(Type*)to = v;
+  } else if constexpr (Bytes == 2) {
+    Type v;
+    asm("{.reg .pred p; setp.ne.s32 p, %2, 0; mov.u16 %0, 0; @p ld.global.nc.u16 %0, [%1];}"
+        : "=h"(v)
+        : "l"(from), "r"((int)where));
+    *(Type*)to = v;
+  } else {
+    unsigned short v;
+    asm("{.reg .pred p; setp.ne.s32 p, %2, 0; mov.u16 %0, 0; @p ld.global.nc.u8 %0, [%1];}"
+        : "=h"(v)
+        : "l"(from), "r"((int)where));
+    *(Type*)to = (Type)v;
+  }
+#else
+  *(Type*)to = where ? *(const Type*)from : Type{};
+#endif
+}
+
+//@ moveWhere needs words
+template <int Bytes>
+__device__ inline void moveWhere(void* to, const void* from, bool where) {
+  using Type = typename Words<Bytes>::Type;
+#ifdef __CUDA_ARCH__
+  if constexpr (Bytes == 16) {
+    Type v;
+    asm volatile("{.reg .pred p; setp.ne.s32 p, %5, 0; mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 %2, 0; mov.u32 %3, 0; @p ld.global.v4.u32 {%0, %1, %2, %3}, [%4];}"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+        : "l"(from), "r"((int)where) : "memory");
+    *(Type*)to = v;
+  } else if constexpr (Bytes == 8) {
+    Type v;
+    asm volatile("{.reg .pred p; setp.ne.s32 p, %3, 0; mov.u32 %0, 0; mov.u32 %1, 0; @p ld.global.v2.u32 {%0, %1}, [%2];}"
+        : "=r"(v.x), "=r"(v.y)
+        : "l"(from), "r"((int)where) : "memory");
+    *(Type*)to = v;
+  } else if constexpr (Bytes == 4) {
+    Type v;
+    asm volatile("{.reg .pred p; setp.ne.s32 p, %2, 0; mov.u32 %0, 0; @p ld.global.u32 %0, [%1];}"
+        : "=r"(v)
+        : "l"(from), "r"((int)where) : "memory");
+    *(Type*)to = v;
+  } else if constexpr (Bytes == 2) {
+    Type v;
+    asm volatile("{.reg .pred p; setp.ne.s32 p, %2, 0; mov.u16 %0, 0; @p ld.global.u16 %0, [%1];}"
+        : "=h"(v)
+        : "l"(from), "r"((int)where) : "memory");
+    *(Type*)to = v;
+  } else {
+    unsigned short v;
+    asm volatile("{.reg .pred p; setp.ne.s32 p, %2, 0; mov.u16 %0, 0; @p ld.global.u8 %0, [%1];}"
+        : "=h"(v)
+        : "l"(from), "r"((int)where) : "memory");
+    *(Type*)to = (Type)v;
+  }
+#else
+  *(Type*)to = where ? *(const Type*)from : Type{};
+#endif
+}
+
 //@ policyEvictFirst
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 __device__ inline unsigned long long policyEvictFirst() {
