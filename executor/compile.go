@@ -206,7 +206,7 @@ func (a *assembly) load(c *compiled, made *loadedKernel, draw int) error {
 	}
 	o := c.printed(c.arch)
 	if o.RandomInMemory = a.options.RandomInMemory; o.RandomInMemory {
-		o.Drawn = drawn(draw)
+		o.Drawn = offsetOf(draw)
 	}
 	source, err := cuda.Print(c.kernel, o)
 	if err != nil {
@@ -228,9 +228,6 @@ func (c *compiled) printed(arch int) cuda.Options {
 	}
 	return o
 }
-
-// drawn is how many numbers the random operations before place draw.
-func drawn(place int) uint64 { return 4 * uint64(place) }
 
 // size sets how many threads run, and their shared memory.
 //

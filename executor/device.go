@@ -26,7 +26,7 @@ type DeviceProgram struct {
 	Workspaces []Workspace
 	Scalars    int    // 64-bit words that Evaluate fills; 0: calls differ in addresses alone
 	PeakBytes  int64  // that a run has allocated at most at a time, with outputs and without what torch takes within a call for itself
-	Draws      uint64 // by which a run moves the offset of the random generator: a multiple of 4
+	Draws      uint64 // by which a run moves the offset of the random generator, as torch would: a multiple of 4
 
 	counts    cudadrv.ValueCounts // of the plan
 	outputs   []OutputDescription // of the plan

@@ -165,7 +165,7 @@ func (a *assembly) arguments(x *piece, h *host, block *cudadrv.LaunchBlock, in, 
 		case g.Kind == kir.RandomOffset:
 			patch.Value = cudadrv.RandomOffset
 			if !a.options.RandomInMemory {
-				patch.Add = drawn(x.Draw)
+				patch.Add = offsetOf(x.Draw)
 			}
 		case g.Kind == kir.ValueScalar && a.isWord(x, h.compiled, g.Host):
 			block.Patches = append(block.Patches, a.words(x, h, g, field, in)...)

@@ -56,11 +56,11 @@ func (e *Executor) begin(b *core.Binding, inputs []Input, o Options, device int)
 			return nil, err
 		}
 	}
-	draws, err := drawsRandom(e.f, b)
+	draws, err := drawn(e.f, b, properties)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Outputs: s.outputs, Device: &DeviceProgram{Device: device}, NeedsRandom: draws, Work: math.MaxInt64, e: e, inputs: described(inputs), views: o.Views}
+	p := &Plan{Outputs: s.outputs, Device: &DeviceProgram{Device: device, Draws: draws}, NeedsRandom: draws > 0, Work: math.MaxInt64, e: e, inputs: described(inputs), views: o.Views}
 	a := &assembly{p: p, variant: s.variant, b: s.b, properties: properties, model: times, options: o, inputs: p.inputs, aligned: alignments(inputs), overlaps: e.overlaps(inputs, o)}
 	a.made = &made{of: a.blank()}
 	return a, nil
@@ -69,7 +69,7 @@ func (e *Executor) begin(b *core.Binding, inputs []Input, o Options, device int)
 // blank returns an assembly as a was when it began.
 func (a *assembly) blank() *assembly {
 	return &assembly{variant: a.variant, properties: a.properties, model: a.model, options: a.options, inputs: a.inputs, aligned: a.aligned, overlaps: a.overlaps,
-		p: &Plan{Outputs: a.p.Outputs, NeedsRandom: a.p.NeedsRandom, Device: &DeviceProgram{Device: a.p.Device.Device}, e: a.p.e, inputs: a.p.inputs}}
+		p: &Plan{Outputs: a.p.Outputs, NeedsRandom: a.p.NeedsRandom, Device: &DeviceProgram{Device: a.p.Device.Device, Draws: a.p.Device.Draws}, e: a.p.e, inputs: a.p.inputs}}
 }
 
 // again returns an assembly as a was when it began, which makes kernels and does not
@@ -101,9 +101,6 @@ func (p *Plan) finish(from func() (*made, error)) {
 	d.made, d.Scalars, d.outputs = from, len(d.words.list), p.Outputs
 	d.counts = p.Counts()
 	d.PeakBytes = p.peakBytes()
-	if p.NeedsRandom {
-		d.Draws = drawn(p.e.f.NumRandom())
-	}
 }
 
 // onHost reports whether the plan is simulated.

@@ -65,11 +65,11 @@ func (e *Executor) newPlan(inputs []Input, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	draws, err := drawsRandom(e.f, b)
+	draws, err := drawn(e.f, b, simulated)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Outputs: shape.outputs, NeedsRandom: draws, e: e, inputs: described(inputs), views: o.Views}
+	p := &Plan{Outputs: shape.outputs, NeedsRandom: draws > 0, e: e, inputs: described(inputs), views: o.Views}
 	s, err := p.cpuStep(shape)
 	if err != nil || len(s.outputs) == 0 && len(p.Outputs) > 0 {
 		return p, err
@@ -110,23 +110,6 @@ func (p *Plan) cpuStep(of *shape) (s *cpuStep, err error) {
 // InvalidArgument if a scalar has no value, such as a division by zero; [Bug].
 func (p *Plan) Run(inputs []Input, outputs []unsafe.Pointer, random core.RandomState, stop *atomic.Bool) error {
 	return p.Do(&Call{Inputs: inputs, Outputs: outputs, Random: random, Stop: stop})
-}
-
-// drawsRandom reports whether a run draws from the random generator: whether there is a
-// random operation with elements, and without a seed of its own, that outputs depend on. As
-// in torch, it makes no difference whether something reads what is drawn.
-func drawsRandom(f *core.Fusion, b *core.Binding) (bool, error) {
-	for _, id := range f.Order() {
-		e := f.Expr(id)
-		if e.Op.Class != core.Random || e.Args[3].Kind != core.NoArg {
-			continue
-		}
-		sizes, err := b.Shape(e.Out[0])
-		if err != nil || core.NumElements(sizes) > 0 {
-			return err == nil, err
-		}
-	}
-	return false, nil
 }
 
 // Do is Run with the arguments in c.

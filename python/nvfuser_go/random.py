@@ -1,7 +1,7 @@
 """The state of torch's random generators, which runs that draw random numbers start from.
 
-On a CUDA device a run takes the seed and the offset of the device's generator and moves the offset as far as it draws,
-as an operation of torch would: what torch draws afterwards does not repeat it. On the CPU a run takes a seed of its own
+On a CUDA device a run takes the seed and the offset of the device's generator and moves the offset on, as far as the
+same operations of torch would: what torch draws afterwards does not repeat it. On the CPU a run takes a seed of its own
 from torch's generator. torch.manual_seed makes both repeatable. In the capture of a CUDA graph the state is not known:
 there torch draws a seed and an offset in the graph, anew each time that it is replayed.
 """
