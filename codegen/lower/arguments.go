@@ -100,11 +100,31 @@ func (l *lowering) size(e scalar.ID) index {
 	var id index
 	if a.isArithmetic(e, map[scalar.ID]bool{}) {
 		id = l.t.AsIndex(l.t.Import(table, e, a.symbol))
+		if table.Op(e) == scalar.Add && l.isMultiple(e, l.t.Facts(id).Divisor) {
+			id = l.bound(e)
+		}
 	} else {
 		id = a.integer(kir.HostValue{Tensor: core.NoVal, Scalar: e, Stride: -1}, fmt.Sprintf("n%d", len(a.integers)))
 	}
 	a.sizes[e] = id
 	return id
+}
+
+// isMultiple reports whether e is promised to be a multiple of more than a number.
+func (l *lowering) isMultiple(e scalar.ID, of int64) bool {
+	if _, isConst := l.f.Scalars().ConstInt(e); isConst || l.options.Promise == nil {
+		return false
+	}
+	return l.options.Promise(kir.HostValue{Tensor: core.NoVal, Scalar: e, Stride: -1}).Divisor > of
+}
+
+// bound is size for what is compared alone: of the whole of it is known of which numbers
+// it is a multiple.
+func (l *lowering) bound(e scalar.ID) index {
+	if n, isConst := l.f.Scalars().ConstInt(e); isConst {
+		return l.t.Int(n)
+	}
+	return l.arguments.integer(kir.HostValue{Tensor: core.NoVal, Scalar: e, Stride: -1}, fmt.Sprintf("n%d", len(l.arguments.integers)))
 }
 
 // isArithmetic reports whether all of e is integer arithmetic, which kernels

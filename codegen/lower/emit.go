@@ -304,6 +304,9 @@ func (l *lowering) loopName() string {
 // loops around, and initialises it if id is a reduction.
 func (l *lowering) allocate(id core.ExprID, around []core.AxisID) error {
 	e := l.f.Expr(id)
+	if l.isUnread(id) {
+		return nil
+	}
 	for k, v := range e.Out {
 		st := &l.tensors[v].storage
 		if l.circular[v] != nil { // by pipelined
@@ -367,6 +370,9 @@ func (l *lowering) declare(v core.ValID) error {
 // statement emits the expression id.
 func (l *lowering) statement(id core.ExprID) error {
 	l.numStatements++
+	if l.isUnread(id) {
+		return nil
+	}
 	e := l.f.Expr(id)
 	c := l.context(e.Out[0], false)
 	if err := c.alwaysRuns(id); err != nil {

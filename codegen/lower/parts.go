@@ -3,12 +3,14 @@ package lower
 import (
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 )
 
 // A part is one of the tensors that the elements of a pad or cat come from.
 type part struct {
 	tests []test // that an element is of this part, if it is of none before
+	at    index  // along the dimension of a cat
 	src   kir.Access
 }
 
@@ -35,7 +37,7 @@ func (c *context) partsOf(e *core.Expr) ([]part, error) {
 	at := root[dim]
 	var parts []part
 	for k, v := range e.Args[0].Tensors {
-		var p part
+		p := part{at: at}
 		n := c.size(c.f.Shape(v)[dim])
 		if k < len(e.Args[0].Tensors)-1 {
 			p.tests = []test{{at, n}}
@@ -52,11 +54,11 @@ func (c *context) partsOf(e *core.Expr) ([]part, error) {
 }
 
 // vectorOfParts emits width elements of a pad or cat of what is in global memory, in
-// registers: by one instruction where all are of one part, else one by one.
+// registers: where all are of one part by accesses as wide as that allows, else one by one.
 func (l *lowering) vectorOfParts(id core.ExprID, a core.AxisID, width int64) error {
 	e := l.f.Expr(id)
 	v := e.Out[0]
-	x := &partVector{lowering: l, e: e, width: width}
+	x := &partVector{lowering: l, e: e, width: width, axis: a}
 	var first guard
 	for i := range width {
 		l.loops[l.m.LoopClass(a)] = l.t.Int(i)
@@ -86,22 +88,21 @@ func (l *lowering) vectorOfParts(id core.ExprID, a core.AxisID, width int64) err
 	}
 	l.loops[l.m.LoopClass(a)] = l.t.Int(0)
 	l.limit(e)
-	return l.context(v, false).under(&guarded{id: id, g: first}, l.holds(first), func() error {
-		x.emit(0)
-		return nil
-	})
+	return l.context(v, false).under(&guarded{id: id, g: first}, l.holds(first), func() error { return x.emit(0, false) })
 }
 
 // A partVector is the elements of a vector, and their parts.
 type partVector struct {
 	*lowering
 	e     *core.Expr
+	axis  core.AxisID // of the vector
 	width int64
 	dsts  []kir.Access
 	lanes [][]part // by element
+	moved []int64  // by part: elements of an access
 }
 
-// check refuses vectors that are none in memory.
+// check refuses vectors that are none in memory, and finds how many elements accesses have.
 func (x *partVector) check() error {
 	v := x.e.Out[0]
 	for i := range x.lanes {
@@ -110,40 +111,45 @@ func (x *partVector) check() error {
 		}
 		for k, p := range x.lanes[i] {
 			first, b := x.lanes[0][k].src, &x.b.Kernel().Buffers[p.src.Buffer]
-			bytes := int(x.width) * b.DType.Size()
-			switch {
-			case b.Space != kir.Global || p.src.Index != x.t.Add(first.Index, x.t.Int(int64(i))):
+			if b.Space != kir.Global || p.src.Index != x.t.Add(first.Index, x.t.Int(int64(i))) {
 				return x.refuse("vector", v, "%s is vectorized, but elements of what it is made of are not known to be next to each other in memory", x.f.Name(v))
-			case bytes > b.Align || !x.t.Divides(x.t.Int(x.width), first.Index):
-				return x.refuse("vector", v, "%s is vectorized by %d, and the address of %s is not known to be a multiple of %d bytes", x.f.Name(v), x.width, b.Name, bytes)
-			case x.e.Op != core.PadOp && x.isMixed(k):
-				return x.refuse("vector", v, "%s is vectorized by %d, which is not known to divide how much is joined", x.f.Name(v), x.width)
 			}
+			if i > 0 {
+				continue
+			}
+			w := x.width
+			for w > 1 && (int(w)*b.DType.Size() > b.Align || !x.t.Divides(x.t.Int(w), first.Index)) {
+				w /= 2
+			}
+			x.moved = append(x.moved, w)
 		}
 	}
 	return nil
 }
 
-// emit emits the vector where it is of none of the parts before k.
-func (x *partVector) emit(k int) {
+// emit emits the vector where it is of none of the parts before k. mixed says that it may have
+// elements of those all the same.
+func (x *partVector) emit(k int, mixed bool) error {
 	if k == len(x.lanes[0]) {
+		if mixed {
+			return x.oneByOne()
+		}
 		for _, dst := range x.dsts {
 			x.fill(dst)
 		}
-		return
+		return nil
 	}
-	cond, otherwise := x.all(x.conditions(x.lanes[0][k].tests)), func() { x.emit(k + 1) }
-	if x.isMixed(k) { // a pad: parts of a cat begin where a vector does
-		for _, parts := range x.lanes[1:] {
+	isMixed := x.isMixed(k)
+	cond := x.all(x.conditions(x.lanes[0][k].tests))
+	for _, parts := range x.lanes[1:] {
+		if isMixed {
 			cond = x.all([]scalar.ID{cond}, x.conditions(parts[k].tests))
 		}
-		otherwise = x.oneByOne
 	}
-	x.either(cond, func() {
-		dst, src := x.dsts[0], x.lanes[0][k].src
-		dst.Width, src.Width = int(x.width), int(x.width)
-		x.b.Add(kir.Move{Dst: dst, Src: src})
-	}, otherwise)
+	if mixed && x.e.Op == core.CatOp { // the first element may be of a part before
+		cond = x.all([]scalar.ID{cond}, x.conditions([]test{{x.lanes[0][k].at, scalar.None}}))
+	}
+	return x.choose(cond, func() error { return x.move(k) }, func() error { return x.emit(k+1, mixed || isMixed) })
 }
 
 // isMixed reports whether some elements may be of part k, and others not.
@@ -156,19 +162,65 @@ func (x *partVector) isMixed(k int) bool {
 	return false
 }
 
-// either is choose for what cannot fail.
-func (x *partVector) either(cond scalar.ID, then, otherwise func()) {
-	_ = x.choose(cond, func() error { then(); return nil }, func() error { otherwise(); return nil })
+// move emits the vector, all of it of part k.
+func (x *partVector) move(k int) error {
+	w := x.moved[k]
+	if w == 1 {
+		return x.moveSingly(k)
+	}
+	for i := int64(0); i < x.width; i += w {
+		dst, src := x.dsts[i], x.lanes[i][k].src
+		dst.Width, src.Width = int(w), int(w)
+		x.b.Add(kir.Move{Dst: dst, Src: src})
+	}
+	return nil
 }
 
-// oneByOne emits each element apart, of the only part or none.
-func (x *partVector) oneByOne() {
-	for i, parts := range x.lanes {
-		dst := x.dsts[i]
-		x.either(x.all(x.conditions(parts[0].tests)), func() {
-			x.b.Add(kir.Assign{Dst: dst, Value: x.b.Cast(x.b.Kernel().Buffers[dst.Buffer].DType, x.loadFrom(parts[0].src))})
-		}, func() { x.fill(dst) })
+// moveSingly is move for elements that are moved one by one, by places after one address.
+func (x *partVector) moveSingly(k int) error {
+	lane := x.b.Symbol(x.name("lane"), kir.LoopIndex, 0, dtype.Index, scalar.Range(0, x.width-1))
+	class, v := x.m.LoopClass(x.axis), x.e.Out[0]
+	x.loops[class] = lane
+	defer func() { x.loops[class] = x.t.Int(0) }()
+	c := x.context(v, false)
+	c.again = true
+	dst, err := c.write(v)
+	if err != nil {
+		return err
 	}
+	parts, err := c.partsOf(x.e)
+	if err != nil {
+		return err
+	}
+	x.b.Add(&kir.For{Symbol: kir.SymbolID(x.t.Tag(lane).Val), Start: x.t.Int(0), Stop: x.t.Int(x.width), Step: x.t.Int(1), Unroll: kir.UnrollFull,
+		Body: kir.Block{x.assignment(dst, parts[k].src)}})
+	return nil
+}
+
+// oneByOne emits each element apart.
+func (x *partVector) oneByOne() error {
+	for i, parts := range x.lanes {
+		if err := x.element(x.dsts[i], parts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *partVector) element(dst kir.Access, parts []part) error {
+	if len(parts) == 0 {
+		x.fill(dst)
+		return nil
+	}
+	read := func() error {
+		x.b.Add(x.assignment(dst, parts[0].src))
+		return nil
+	}
+	return x.choose(x.all(x.conditions(parts[0].tests)), read, func() error { return x.element(dst, parts[1:]) })
+}
+
+func (x *partVector) assignment(dst, src kir.Access) kir.Statement {
+	return kir.Assign{Dst: dst, Value: x.b.Cast(x.b.Kernel().Buffers[dst.Buffer].DType, x.loadFrom(src))}
 }
 
 // fill stores what a pad adds.

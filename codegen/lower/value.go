@@ -1,6 +1,9 @@
 package lower
 
 import (
+	"math"
+	"slices"
+
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
@@ -34,6 +37,8 @@ func (c *context) value(id core.ExprID) (kir.ValueID, error) {
 	case e.Op == core.CastOp:
 		v, err := c.load(e, 0)
 		return c.b.Cast(c.f.Val(e.Out[0]).DType, v), err
+	case c.comparesPositions(e):
+		return c.comparePosition(e)
 	case e.Op.Class == core.Elementwise:
 		return c.elementwise(id)
 	case e.Op == core.FullOp:
@@ -44,6 +49,46 @@ func (c *context) value(id core.ExprID) (kir.ValueID, error) {
 		return c.random(e)
 	}
 	return 0, c.refuse("operation", e.Out[0], "%s is the result of %s(), which this build does not compute in a kernel", c.f.Name(e.Out[0]), e.Op.Name)
+}
+
+// isUnread reports whether id makes positions that are read as indices alone.
+func (l *lowering) isUnread(id core.ExprID) bool {
+	v := l.f.Expr(id).Out[0]
+	return l.f.Expr(id).Op == core.IotaOp && !l.isOutput(v) && len(l.readers[v]) > 0 &&
+		!slices.ContainsFunc(l.readers[v], func(r core.ExprID) bool { return !l.comparesPositions(l.f.Expr(r)) })
+}
+
+// comparesPositions reports whether e is a comparison of positions, 0, 1, 2, ... or some of
+// these, with a size: that of an index, which vectors have once.
+func (l *lowering) comparesPositions(e *core.Expr) bool {
+	if e.Op != core.LtOp && e.Op != core.GeOp || e.Args[0].Kind != core.TensorArg || e.Args[1].Kind != core.ScalarArg {
+		return false
+	}
+	d, t := l.f.Val(e.Args[0].Tensor).Def, l.f.Scalars()
+	if d == core.NoExpr || l.f.Expr(d).Op != core.IotaOp {
+		return false
+	}
+	iota := l.f.Expr(d)
+	isSmall := func(s scalar.ID) bool {
+		n, isConst := t.ConstInt(s)
+		return isConst && 0 <= n && n <= math.MaxInt32
+	}
+	step, isConst := t.ConstInt(iota.Args[2].Scalar)
+	return iota.Args[3].DType() == dtype.Int && isConst && step == 1 && isSmall(iota.Args[1].Scalar) &&
+		(isSmall(e.Args[1].Scalar) || t.Type(e.Args[1].Scalar) == dtype.Index)
+}
+
+func (c *context) comparePosition(e *core.Expr) (kir.ValueID, error) {
+	at, err := c.rowMajor()
+	if err != nil {
+		return 0, err
+	}
+	iota := c.f.Expr(c.f.Val(e.Args[0].Tensor).Def)
+	below := c.conditions([]test{{c.t.Add(at, c.size(iota.Args[1].Scalar)), c.bound(e.Args[1].Scalar)}})[0]
+	if e.Op == core.GeOp {
+		below = c.t.Not(below)
+	}
+	return c.b.Index(dtype.Bool, below), nil
 }
 
 // elementwise applies the row to operands of its compute type.

@@ -32,7 +32,7 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 			continue
 		}
 		if e := f.Expr(f.Val(v).Def); e.Op.Class == core.Resize {
-			if w, ok := resizedWidth(f.TensorArgs(e), inputs); ok {
+			if w, ok := p.resizedWidth(f, e, inputs, h); ok {
 				if err := widen(s, v, h.Elements, w); err != nil {
 					return err
 				}
@@ -58,16 +58,25 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 	return widenReads(s, h, p.tableWidths(f, h))
 }
 
-// resizedWidth returns the width of accesses to all operands of a resize, if all are inputs.
-func resizedWidth(operands []core.ValID, inputs map[core.ValID]int64) (w int64, ok bool) {
-	for i, v := range operands {
+// resizedWidth returns the width of accesses to all operands of e, a resize, if all are inputs.
+// Of a pad or join it is that of the step where elements follow each other in all of them, as
+// lowering finds out how to move each.
+func (p *Space) resizedWidth(f *core.Fusion, e *core.Expr, inputs map[core.ValID]int64, h Pitch) (int64, bool) {
+	w, follows := h.Elements, e.Op != core.SliceOp
+	for _, v := range f.TensorArgs(e) {
 		own, isInput := inputs[v]
 		if !isInput {
 			return 0, false
 		}
-		if i == 0 || own < w {
-			w = own
+		w = min(w, own)
+		for k := range p.Tensors {
+			if t := &p.Tensors[k]; !t.IsOutput && f.Inputs()[t.Place] == v {
+				follows = follows && p.reach(t, h.from).run%h.Elements == 0
+			}
 		}
+	}
+	if follows {
+		w = h.Elements
 	}
 	return w, true
 }
