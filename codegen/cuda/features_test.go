@@ -229,6 +229,46 @@ func pipeline() *kir.Kernel {
 	return b.Kernel()
 }
 
+// copyPolicies sets y to x by way of shared memory, by asynchronous copies of 4, 8 and 16
+// bytes of each policy, half of them guarded.
+func copyPolicies() *kir.Kernel {
+	b := kir.NewBuilder("copy_policies", dtype.Int32)
+	const threads = 8
+	hints := []kir.CacheHint{kir.CacheEvictFirst, kir.CacheEvictLast, kir.CacheEvictLastIf}
+	n := b.T.Int(int64(threads * 4 * 2 * 3 * len(hints)))
+	x, y := b.Input("x", dtype.Float, n), b.Global("y", dtype.Float, n)
+	b.Kernel().Buffers[x].Align = 16
+	t := b.Thread(0, threads)
+	tile := b.Shared("tile", dtype.Float, 0, n)
+	isFirst := b.T.Lt(t, b.T.Int(threads/2))
+	from := b.T.Mul(t, b.T.Int(4))
+	for _, hint := range hints {
+		for _, width := range []int64{1, 2, 4} {
+			for _, guard := range []scalar.ID{scalar.None, isFirst} {
+				for k := int64(0); k < 4; k += width {
+					at := b.T.Add(from, b.T.Int(k))
+					c := kir.AsyncCopy{Dst: b.Vector(int(width), tile, at), Src: b.Vector(int(width), x, at), Guard: guard, Cache: hint}
+					if hint == kir.CacheEvictLastIf {
+						c.Last = isFirst
+					}
+					b.Add(c)
+				}
+				from = b.T.Add(from, b.T.Int(4*threads))
+			}
+		}
+	}
+	b.Add(kir.AsyncCommit{})
+	b.Add(kir.AsyncWait{})
+	from = b.T.Mul(t, b.T.Int(4))
+	b.Repeat("group", int64(2*3*len(hints)), kir.UnrollNone, func(i scalar.ID) {
+		b.Repeat("j", 4, kir.UnrollFull, func(e scalar.ID) {
+			at := b.T.Add(b.T.Add(from, e), b.T.Mul(i, b.T.Int(4*threads)))
+			b.Store(b.Load(tile, at), y, at)
+		})
+	})
+	return b.Kernel()
+}
+
 // indices has the expressions of index arithmetic: quotients of what may be
 // negative, choices, names for what is used again, 64 bits.
 func indices() *kir.Kernel {

@@ -45,6 +45,14 @@ var features = []feature{
 		},
 		outputs: map[int][]scalar.Value{1: counted(dtype.Float, 384, sample),
 			2: counted(dtype.Float, 384, func(i int) float64 { return sample(i) + sample(i/2) })}},
+	{name: "copy_policies", note: "Asynchronous copies by policies of the second cache, with guards and without.", kernel: copyPolicies,
+		arguments: func() []any { return []any{memoryOf(counted(dtype.Float, 576, sample)), room(dtype.Float, 576)} },
+		outputs: map[int][]scalar.Value{1: counted(dtype.Float, 576, func(i int) float64 {
+			if i/32%2 == 1 && i%32 >= 16 {
+				return 0
+			}
+			return sample(i)
+		})}},
 	{name: "ticket", note: "A reduction over warps, block and grid; the last block to arrive combines.", kernel: ticket,
 		arguments: func() []any {
 			return []any{1000, memoryOf(counted(dtype.Float, 1000, sample)), room(dtype.Float, 1), room(dtype.Float, 8), room(dtype.Int, 1)}

@@ -184,6 +184,9 @@ func (p *printer) usedSymbols() []bool {
 				}
 			case kir.AsyncCopy:
 				expr(s.Dst.Index, s.Src.Index, s.Guard)
+				if s.Cache == kir.CacheEvictLastIf {
+					expr(s.Last)
+				}
 			case kir.Barrier:
 				if s.Scope == kir.GridScope {
 					expr(s.Semaphore.Index)
@@ -332,7 +335,7 @@ func (p *printer) move(s *kir.Move) {
 	function := "move"
 	from, to := &p.k.Buffers[s.Src.Buffer], &p.k.Buffers[s.Dst.Buffer]
 	streaming := s.Cache == kir.CacheStreaming
-	policy := map[kir.CacheHint]string{kir.CacheEvictFirst: "EvictFirst", kir.CacheEvictLast: "EvictLast", kir.CacheEvictLastIf: "EvictLastIf"}[s.Cache]
+	policy := policies[s.Cache]
 	switch {
 	case s.Guarded && p.isConstant(from):
 		function = "moveReadOnlyWhere"
@@ -354,24 +357,33 @@ func (p *printer) move(s *kir.Move) {
 		function = "storeStreaming"
 	}
 	p.need(function)
-	condition := ""
-	switch {
-	case s.Guarded:
+	condition := p.last(s.Cache, s.Last)
+	if s.Guarded {
 		condition = ", " + p.index(s.Guard).code
-	case s.Cache == kir.CacheEvictLastIf:
-		condition = ", " + p.index(s.Last).code
 	}
 	p.line("%s<%d>(%s, %s%s);", function, p.bytes(&s.Dst), p.address(&s.Dst), p.address(&s.Src), condition)
 }
 
-func (p *printer) asyncCopy(s *kir.AsyncCopy) {
-	if s.Guard == scalar.None {
-		p.need("copyAsync")
-		p.line("copyAsync<%d>(%s, %s);", p.bytes(&s.Dst), p.address(&s.Dst), p.address(&s.Src))
-		return
+// policies are the ends of the names of functions that copy by a policy of the second cache.
+var policies = map[kir.CacheHint]string{kir.CacheEvictFirst: "EvictFirst", kir.CacheEvictLast: "EvictLast", kir.CacheEvictLastIf: "EvictLastIf"}
+
+// last returns the argument that the policy of a copy has, and the comma before it.
+func (p *printer) last(cache kir.CacheHint, cond scalar.ID) string {
+	if cache == kir.CacheEvictLastIf {
+		return ", " + p.index(cond).code
 	}
-	p.need("copyAsync.guarded")
-	p.line("copyAsync<%d>(%s, %s, %s);", p.bytes(&s.Dst), p.address(&s.Dst), p.address(&s.Src), p.index(s.Guard).code)
+	return ""
+}
+
+func (p *printer) asyncCopy(s *kir.AsyncCopy) {
+	function, guard := "copyAsync"+policies[s.Cache], ""
+	if s.Guard != scalar.None {
+		guard = ", " + p.index(s.Guard).code
+		p.need(function + ".guarded")
+	} else {
+		p.need(function)
+	}
+	p.line("%s<%d>(%s, %s%s%s);", function, p.bytes(&s.Dst), p.address(&s.Dst), p.address(&s.Src), guard, p.last(s.Cache, s.Last))
 }
 
 func (p *printer) barrier(s *kir.Barrier) {

@@ -269,6 +269,8 @@ type (
 	AsyncCopy struct {
 		Dst, Src Access
 		Guard    scalar.ID // a Bool; scalar.None: always
+		Cache    CacheHint // default, or a policy of the second cache
+		Last     scalar.ID // of CacheEvictLastIf
 	}
 
 	// Opaque hides from a compiler what the elements of a Local buffer in registers
@@ -364,7 +366,7 @@ const (
 	CacheStreaming             // read or written once
 	CacheEvictFirst            // given up first by the second cache
 	CacheEvictLast             // and last
-	CacheEvictLastIf           // last where Move.Last holds, else first; of what is loaded
+	CacheEvictLastIf           // last where Last of the copy holds, else first; of what is loaded
 )
 
 var cacheNames = [...]string{"", " (streaming)", " (evict first)", " (evict last)", " (evict last if "}

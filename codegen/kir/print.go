@@ -163,10 +163,7 @@ func (p *printer) head(s Statement) string {
 	case Send:
 		return fmt.Sprintf("%s of block %s = %s", p.access(&s.Dst), p.expr(s.Rank), p.value(s.Value))
 	case Move:
-		text := fmt.Sprintf("%s = %s%s", p.access(&s.Dst), p.access(&s.Src), cacheNames[s.Cache])
-		if s.Cache == CacheEvictLastIf {
-			text += p.expr(s.Last) + ")"
-		}
+		text := fmt.Sprintf("%s = %s%s", p.access(&s.Dst), p.access(&s.Src), p.cache(s.Cache, s.Last))
 		if s.Guarded {
 			text += " if " + p.expr(s.Guard) + " else 0"
 		}
@@ -176,7 +173,7 @@ func (p *printer) head(s Statement) string {
 		if s.Guard != scalar.None {
 			text += " if " + p.expr(s.Guard) + " else 0"
 		}
-		return text
+		return text + p.cache(s.Cache, s.Last)
 	case Opaque:
 		return "opaque " + p.k.Buffers[s.Buffer].Name
 	case AsyncCommit:
@@ -211,6 +208,14 @@ func (p *printer) head(s Statement) string {
 		return "if " + p.expr(s.Cond)
 	}
 	return fmt.Sprintf("%T", s)
+}
+
+// cache shows how a copy uses the caches.
+func (p *printer) cache(hint CacheHint, last scalar.ID) string {
+	if hint == CacheEvictLastIf {
+		return cacheNames[hint] + p.expr(last) + ")"
+	}
+	return cacheNames[hint]
 }
 
 func (p *printer) access(a *Access) string {

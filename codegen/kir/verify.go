@@ -247,6 +247,9 @@ func (v *verifier) idBlock(block Block) {
 			if s.Guard != scalar.None {
 				v.idExprs(s.Guard)
 			}
+			if s.Cache == CacheEvictLastIf {
+				v.idExprs(s.Last)
+			}
 		case Barrier:
 			if s.Scope == GridScope {
 				v.idAccess(&s.Semaphore)
@@ -403,6 +406,13 @@ func (v *verifier) condition(id scalar.ID) {
 		v.problem("%s is a %v, not a Bool", v.k.Expr(id), t)
 	}
 	v.reads(id)
+}
+
+// cache checks the condition of a policy.
+func (v *verifier) cache(hint CacheHint, last scalar.ID) {
+	if hint == CacheEvictLastIf {
+		v.condition(last)
+	}
 }
 
 // reads checks that the symbols of an expression are bound.

@@ -69,11 +69,9 @@ func (v *verifier) leaf(s Statement, agree granule) {
 		if local := v.space(&s.Dst) == Local; local == (v.space(&s.Src) == Local) {
 			v.problem("one side of a move must be Local")
 		}
-		if s.Cache == CacheEvictLastIf {
-			v.condition(s.Last)
-			if v.space(&s.Src) != Global {
-				v.problem("a load from Global is evicted last on a condition")
-			}
+		v.cache(s.Cache, s.Last)
+		if s.Cache == CacheEvictLastIf && v.space(&s.Src) != Global {
+			v.problem("a load from Global is evicted last on a condition")
 		}
 		if s.Guarded {
 			v.condition(s.Guard)
@@ -91,6 +89,9 @@ func (v *verifier) leaf(s Statement, agree granule) {
 		}
 		if s.Guard != scalar.None {
 			v.condition(s.Guard)
+		}
+		if v.cache(s.Cache, s.Last); s.Cache == CacheStreaming {
+			v.problem("an asynchronous copy is not a streaming one")
 		}
 	case Opaque:
 		if b := &v.k.Buffers[s.Buffer]; !v.live[s.Buffer] || b.Space != Local || !b.Registers {

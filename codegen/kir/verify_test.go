@@ -263,6 +263,12 @@ func TestVerify(t *testing.T) {
 		{"asynchronous copy to Global", func(b *sample) {
 			change(b, first(func(s *AsyncCopy) { s.Dst = b.Vector(4, b.y, b.T.Mul(b.tx, b.T.Int(4))) }))
 		}, "an asynchronous copy is from Global to Shared"},
+		{"streaming asynchronous copy", func(b *sample) {
+			change(b, first(func(s *AsyncCopy) { s.Cache = CacheStreaming }))
+		}, "an asynchronous copy is not a streaming one"},
+		{"asynchronous copy evicted last if a number", func(b *sample) {
+			change(b, first(func(s *AsyncCopy) { s.Cache, s.Last = CacheEvictLastIf, b.tx }))
+		}, "tx is a Index, not a Bool"},
 		{"wait for less than nothing", func(b *sample) { b.Add(AsyncWait{Pending: -1}) }, "-1 groups cannot be pending"},
 
 		{"barrier under a condition", func(b *sample) {

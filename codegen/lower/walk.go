@@ -80,6 +80,9 @@ func statementExprs(k *kir.Kernel, s kir.Statement, yield func(scalar.ID)) {
 		if s.Guard != scalar.None {
 			yield(s.Guard)
 		}
+		if s.Cache == kir.CacheEvictLastIf {
+			yield(s.Last)
+		}
 	case *kir.For:
 		yield(s.Start)
 		yield(s.Stop)

@@ -370,6 +370,84 @@ __device__ inline void copyAsync(void* to, const void* from, bool guard) {
 #endif
 }
 
+//@ copyAsyncBy
+// copyAsync by a policy of the second cache, of size bytes and else zeros.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <int Bytes>
+__device__ inline void copyAsyncBy(void* to, const void* from, int size, unsigned long long policy) {
+  const unsigned address = (unsigned)__cvta_generic_to_shared(to);
+  if constexpr (Bytes == 16)
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(address), "l"(from), "r"(size), "l"(policy)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], %2, %3, %4;" ::"r"(address), "l"(from), "n"(Bytes), "r"(size), "l"(policy)
+                 : "memory");
+}
+#endif
+
+//@ copyAsyncEvictFirst needs copyAsync copyAsyncBy policyEvictFirst
+// Of what nobody reads soon.
+template <int Bytes>
+__device__ inline void copyAsyncEvictFirst(void* to, const void* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  copyAsyncBy<Bytes>(to, from, Bytes, policyEvictFirst());
+#else
+  copyAsync<Bytes>(to, from);
+#endif
+}
+
+//@ copyAsyncEvictFirst.guarded needs copyAsync.guarded copyAsyncBy policyEvictFirst
+template <int Bytes>
+__device__ inline void copyAsyncEvictFirst(void* to, const void* from, bool guard) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  copyAsyncBy<Bytes>(to, from, guard ? Bytes : 0, policyEvictFirst());
+#else
+  copyAsync<Bytes>(to, from, guard);
+#endif
+}
+
+//@ copyAsyncEvictLast needs copyAsync copyAsyncBy policyEvictLast
+// Of what is read again soon.
+template <int Bytes>
+__device__ inline void copyAsyncEvictLast(void* to, const void* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  copyAsyncBy<Bytes>(to, from, Bytes, policyEvictLast());
+#else
+  copyAsync<Bytes>(to, from);
+#endif
+}
+
+//@ copyAsyncEvictLast.guarded needs copyAsync.guarded copyAsyncBy policyEvictLast
+template <int Bytes>
+__device__ inline void copyAsyncEvictLast(void* to, const void* from, bool guard) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  copyAsyncBy<Bytes>(to, from, guard ? Bytes : 0, policyEvictLast());
+#else
+  copyAsync<Bytes>(to, from, guard);
+#endif
+}
+
+//@ copyAsyncEvictLastIf needs copyAsync copyAsyncBy policyEvictFirst policyEvictLast
+// Of what is read again soon if last says so, and else by nobody.
+template <int Bytes>
+__device__ inline void copyAsyncEvictLastIf(void* to, const void* from, bool last) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  copyAsyncBy<Bytes>(to, from, Bytes, last ? policyEvictLast() : policyEvictFirst());
+#else
+  copyAsync<Bytes>(to, from);
+#endif
+}
+
+//@ copyAsyncEvictLastIf.guarded needs copyAsync.guarded copyAsyncBy policyEvictFirst policyEvictLast
+template <int Bytes>
+__device__ inline void copyAsyncEvictLastIf(void* to, const void* from, bool guard, bool last) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  copyAsyncBy<Bytes>(to, from, guard ? Bytes : 0, last ? policyEvictLast() : policyEvictFirst());
+#else
+  copyAsync<Bytes>(to, from, guard);
+#endif
+}
+
 //@ commitAsync
 // Closes the group of the thread's copies since the last one.
 __device__ inline void commitAsync() {
