@@ -66,6 +66,7 @@ output %3
 			{Lanes: 2, Rows: 4, Steps: 2, Blocks: 3, Warm: 2},
 			{Lanes: 4, Rows: 8, Steps: 2, Blocks: 1, Kept: 1},
 			{Lanes: 4, Rows: 1, Steps: 4, Blocks: 1, Kept: 2, Warm: 1},
+			{Lanes: 2, Rows: 2, Steps: 1, Blocks: 2, Kept: 5, Warm: 3},
 		} {
 			p.Vector, p.Reload, p.Price = c.vector, true, persistence.Tight
 			for _, rows := range []int64{0, 1, 5, 24, 100, 145} {
@@ -97,7 +98,8 @@ func checkKept(t *testing.T, text string, sizes []int64, inputs int, p outerpers
 		return err
 	}
 	kernel := k.String()
-	require.Equal(t, p.Kept > 0, strings.Contains(kernel, "kept"))
+	require.Equal(t, p.Kept == 1, strings.Contains(kernel, "kept"))
+	require.Equal(t, p.Kept > 1, strings.Contains(kernel, "async "))
 	require.Equal(t, p.Warm > 0, strings.Contains(kernel, "evict last if"))
 	r := trial.Trial{Scheduled: s, Kernel: k, Inputs: x, Random: core.RandomState{Seed: 1234, Offset: 8}}
 	want, err := trial.Want(f, x, r.Random)

@@ -277,8 +277,8 @@ func (l *lowering) open(class core.AxisID, body func() error) error {
 	defer func() { l.serial = around }()
 	l.b.For(l.loopName(), l.t.Int(0), l.extent(q), l.t.Int(1), unroll, func(i index) {
 		l.loops[class], l.serial.value = i, i
-		if l.backward[class] {
-			l.loops[class] = l.countDown(i, l.extent(q))
+		if kept, ok := l.backward[class]; ok {
+			l.loops[class] = l.countDown(i, l.extent(q), kept)
 		}
 		if l.fast != nil {
 			l.fast.loops[kir.SymbolID(l.t.Tag(i).Val)] = l.t.Sub(l.extent(q), l.t.Int(1))
@@ -288,9 +288,13 @@ func (l *lowering) open(class core.AxisID, body func() error) error {
 	return err
 }
 
-// countDown names the i-th index from the last one of n.
-func (l *lowering) countDown(i, n index) index {
-	down := l.b.Let(l.name("down"), l.b.Index(dtype.Int, l.t.Sub(l.t.Sub(n, l.t.Int(1)), i)), l.t.Facts(i))
+// countDown names the i-th index of n in an order of which those that are kept come last,
+// and the others before them, from the last to the first: the second cache has less of an
+// element the more was moved since.
+func (l *lowering) countDown(i, n index, kept int64) index {
+	others := l.t.Sub(n, l.t.Int(kept))
+	at := l.t.Select(l.t.Lt(i, others), l.t.Sub(l.t.Sub(others, l.t.Int(1)), i), i)
+	down := l.b.Let(l.name("down"), l.b.Index(dtype.Int, at), l.t.Facts(i))
 	l.below[down] = n
 	return down
 }

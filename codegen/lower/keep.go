@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"maps"
 	"slices"
 
 	"nvfuser_go/codegen/kir"
@@ -15,7 +16,10 @@ import (
 // their own, so that those of a thread are under way together:
 //
 //	for i < n    load; if n - kept <= i { leave }
-//	for i > n    if n - kept <= i { take } else { load }
+//	for i < n    if n - kept <= j { take } else { load }
+//
+// If the earlier copy has a circular buffer, it need not leave anything: the tiles of the last
+// iterations are still there.
 //
 // That both copies of an iteration are of the same elements is compared: the indices of the
 // later one, with the loops of the earlier one, must be those of that.
@@ -24,6 +28,7 @@ type keeping struct {
 	schedule.Keeping
 	buffer kir.BufferID
 	isFull bool // there is such a buffer
+	isRing bool // it is the circular one of the earlier copy
 
 	loaded  bool // what follows is of the earlier copy
 	values  []index
@@ -43,7 +48,7 @@ const (
 
 // findKeepings finds the copies that take what others left.
 func (l *lowering) findKeepings() error {
-	l.keepings, l.backward = map[core.ValID]*keeping{}, map[core.AxisID]bool{}
+	l.keepings, l.backward = map[core.ValID]*keeping{}, map[core.AxisID]int64{}
 	for _, v := range l.s.Tensors() {
 		k := l.s.Keeping(v)
 		if k == (schedule.Keeping{}) {
@@ -57,14 +62,15 @@ func (l *lowering) findKeepings() error {
 		case l.keepings[v] != nil || l.keepings[k.Earlier] != nil:
 			return l.refuse("kept", v, "what %s or %s loads is kept twice", l.f.Name(v), l.f.Name(k.Earlier))
 		}
-		x := &keeping{earlier: k.Earlier, later: v, Keeping: k}
+		isRing := l.s.Memory(k.Earlier) == schedule.Shared
+		x := &keeping{earlier: k.Earlier, later: v, Keeping: k, isRing: isRing, isFull: isRing && k.Kept > 0}
 		for _, u := range []core.ValID{v, k.Earlier} {
 			if err := l.checkKept(u, k.Loop); err != nil {
 				return err
 			}
 			l.keepings[u] = x
 		}
-		l.backward[l.keptLoop(x, v)] = true
+		l.backward[l.keptLoop(x, v)] = max(k.Kept, l.backward[l.keptLoop(x, v)])
 	}
 	return nil
 }
@@ -79,7 +85,7 @@ func (l *lowering) checkKept(u core.ValID, loop int) error {
 		case at < loop:
 			isRight = p.IsBlock() || p.IsThread() || l.isOne(l.m.Promotion(x))
 		case at == loop:
-			isRight = p == schedule.Serial && l.pipelines[class] == nil
+			isRight = p == schedule.Serial && l.pipelines[class] == l.circular[u]
 		}
 		if !isRight {
 			return l.refuse("kept", u, "axis %d of %s is %v: what is kept has loops of blocks and threads outside of the one at place %d, which is serial, and loops of constant extents inside", at, l.f.Name(u), p, loop)
@@ -97,7 +103,7 @@ func (l *lowering) keptLoop(k *keeping, u core.ValID) core.AxisID {
 func (l *lowering) declareKept() error {
 	for _, v := range l.s.Tensors() {
 		k := l.keepings[v]
-		if k == nil || v != k.earlier || k.Kept == 0 {
+		if k == nil || v != k.earlier || k.Kept == 0 || k.isRing {
 			continue
 		}
 		shape := []index{l.t.Int(k.Kept)}
@@ -199,7 +205,7 @@ func (l *lowering) keepAlike(nodes []*schedule.Nest, node func(*schedule.Nest) e
 		l.b.If(isKept, step(taking, 0, 0), load)
 		return err
 	}
-	if load(); k.isFull {
+	if load(); k.isFull && !k.isRing {
 		l.b.If(isKept, step(leaving, 0, 0), nil)
 	}
 	return err
@@ -234,8 +240,33 @@ func (l *lowering) compareKept(v core.ValID, src kir.Access, cond scalar.ID) err
 }
 
 // moveKept emits the copy between the registers and what is kept there.
-func (l *lowering) moveKept(v core.ValID, registers kir.Access) {
+func (l *lowering) moveKept(v core.ValID, registers kir.Access) error {
+	place, err := l.keptPlace(v, registers.Width)
+	if err == nil && l.keepingStep == leaving {
+		l.b.Add(kir.Move{Dst: place, Src: registers})
+	} else if err == nil {
+		l.b.Add(kir.Move{Dst: registers, Src: place})
+	}
+	return err
+}
+
+// keptPlace returns where what v copies now is kept: in its iteration of those that are, or
+// in the tile that the earlier copy has filled in an iteration like it.
+func (l *lowering) keptPlace(v core.ValID, width int) (kir.Access, error) {
 	k := l.keeping
+	if k.isRing {
+		loops := maps.Clone(l.loops)
+		for at, x := range l.s.Loop(k.earlier) {
+			loops[l.m.LoopClass(x)] = l.loops[l.m.LoopClass(l.s.Loop(v)[at])]
+		}
+		l.loops, loops = loops, l.loops
+		place, err := l.context(k.earlier, false).write(k.earlier)
+		l.loops = loops
+		if place.Width = width; err == nil && !l.t.Divides(l.t.Int(int64(width)), place.Index) {
+			err = l.refuse("kept", v, "the addresses of %s are not known to be multiples of %d elements", l.f.Name(k.earlier), width)
+		}
+		return place, err
+	}
 	class := l.keptLoop(k, v)
 	coords := []index{l.t.Add(l.t.Sub(l.loops[class], l.extent(l.m.Promotion(class))), l.t.Int(k.Kept))}
 	for _, x := range l.s.Loop(v)[k.Loop+1:] {
@@ -248,12 +279,7 @@ func (l *lowering) moveKept(v core.ValID, registers kir.Access) {
 			coords = append(coords, d.symbol)
 		}
 	}
-	place := l.b.Vector(registers.Width, k.buffer, append(coords, l.t.Int(0))...)
-	if l.keepingStep == leaving {
-		l.b.Add(kir.Move{Dst: place, Src: registers})
-	} else {
-		l.b.Add(kir.Move{Dst: registers, Src: place})
-	}
+	return l.b.Vector(width, k.buffer, append(coords, l.t.Int(0))...), nil
 }
 
 // checkTaken refuses copies that were not emitted by a vector, of which nothing was kept.

@@ -61,6 +61,35 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// keptAhead is keptScript with a circular buffer of some tiles for the first copies.
+func keptAhead(tiles, kept string) string {
+	return strings.NewReplacer(
+		"transform_like(tv5, [tv6])\n", "transform_like(tv5, [tv6])\ntv7 = tv0.cache_after(cp_async, cached_uses=[tv4])\ntv7.set_memory_type(shared)\ntv7.circular_buffer("+tiles+")\ntransform_like(tv4, [tv7])\n",
+		"parallelize_like(tv1, -1, [tv4])", "parallelize_like(tv1, -1, [tv4, tv7])",
+		"tv4.parallelize(-1, vectorize)\n", "tv4.parallelize(-1, vectorize)\ntv7.parallelize(-1, vectorize)\n",
+		"tv6.keep(tv4, 1, 2, 1)", "tv6.keep(tv7, 1, "+kept+", 1)",
+		"inline_most()\n", "inline_most()\ninline_at(tv7, 2, selected_tensors=[tv7])\n",
+	).Replace(keptScript)
+}
+
+// TestKeptAhead loads columns again of which a circular buffer has the last iterations: all
+// of its tiles, or fewer.
+func TestKeptAhead(t *testing.T) {
+	for _, c := range [][2]string{{"2", "2"}, {"4", "4"}, {"4", "1"}, {"5, 2", "3"}} {
+		for _, rows := range []int64{0, 1, 8, 16, 17, 40} {
+			s, err := keptSchedule(t, keptText, keptAhead(c[0], c[1]))
+			require.NoError(t, err)
+			f := frozen(s)
+			k, err := checkWith(s, f, fusionfuzz.Inputs(f, 7, []int64{rows, 24}), Options{Alignment: func(core.ValID) int { return 16 }})
+			require.NoError(t, err, rows)
+			require.NotContains(t, k.String(), "kept")
+			require.Contains(t, k.String(), "async tv7")
+		}
+	}
+	_, err := keptSchedule(t, keptText, keptAhead("2", "3"))
+	require.ErrorContains(t, err, "3 iterations are kept of tv7, which has 2 tiles")
+}
+
 // TestKeptRefused says why nothing can be kept.
 func TestKeptRefused(t *testing.T) {
 	for _, c := range []struct{ name, text, old, new, want string }{

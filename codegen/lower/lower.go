@@ -141,7 +141,7 @@ type lowering struct {
 	fast          *fastCopy               // being emitted; nil: none
 	unswitched    bool                    // a copy of an unswitched nest is being emitted
 	keepings      map[core.ValID]*keeping // by both copies
-	backward      map[core.AxisID]bool    // classes of loops that run from the last iteration to the first
+	backward      map[core.AxisID]int64   // how many iterations are kept, by classes of loops that begin with the last one of the others
 	keeping       *keeping                // a copy of it is being emitted
 	keepingStep   keepingStep
 	keepingCache  kir.CacheHint // of its loads

@@ -253,10 +253,13 @@ func (c *context) zeroFilled(g guard) (runs, reads guard) {
 	if c.tensor.storage.compact || len(c.aliens) > 0 {
 		return g, guard{}
 	}
-	threads := c.threadTests(false, nil, nil, nil)
+	those := c.threadTests(false, nil, nil, nil)
+	if k := c.keeping; k != nil && k.isRing { // what is there stays
+		those = append(those, c.aheadTests()...)
+	}
 	runs = guard{once: g.once, among: g.among}
 	for _, x := range g.tests {
-		if slices.Contains(threads, x) {
+		if slices.Contains(those, x) {
 			runs.tests = append(runs.tests, x)
 		} else {
 			reads.tests = append(reads.tests, x)
@@ -278,6 +281,10 @@ func (c *context) asyncCopy(dst, src kir.Access, reads guard) error {
 		}
 		cond = scalar.None
 	}
-	c.b.Add(kir.AsyncCopy{Dst: dst, Src: src, Guard: cond})
+	cache, last := c.cacheOf(v)
+	if cache == kir.CacheStreaming { // which copies of this kind are anyway
+		cache = kir.CacheDefault
+	}
+	c.b.Add(kir.AsyncCopy{Dst: dst, Src: src, Guard: cond, Cache: cache, Last: last})
 	return nil
 }

@@ -71,12 +71,16 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		return err
 	}
 	if k := l.keeping; k != nil && l.keepingStep == loading {
+		if k.isRing { // whether the copy is made now or not
+			whole.tests = slices.DeleteFunc(slices.Clone(whole.tests), func(x test) bool { return slices.Contains(c.aheadTests(), x) })
+			cond = l.all(l.conditions(whole.tests), whole.once, whole.among)
+		}
 		if err := l.compareKept(v, src, cond); err != nil {
 			return err
 		}
+		cond = l.holds(first)
 	} else if k != nil { // of all elements, whether they are there or not: no other thread has them
-		l.moveKept(v, dst)
-		return nil
+		return l.moveKept(v, dst)
 	}
 	if whole.partial && l.fast == nil {
 		lane.context = c
@@ -188,6 +192,14 @@ var kirCache = map[schedule.CacheHint]kir.CacheHint{
 	schedule.CacheEvictLast:  kir.CacheEvictLast,
 }
 
+// cacheOf returns how the copy that defines v uses the caches, and the condition of that.
+func (l *lowering) cacheOf(v core.ValID) (kir.CacheHint, scalar.ID) {
+	if l.keeping != nil {
+		return l.keepingCache, l.keepingLast
+	}
+	return kirCache[l.s.CacheHint(v)], scalar.None
+}
+
 // moveVector emits the copy of a vector, of the elements srcs, by one instruction on each
 // side. What a reduction keeps in registers in a wider type than its own is rounded.
 func (l *lowering) moveVector(v core.ValID, dst, src kir.Access, srcs []kir.Access) {
@@ -198,11 +210,7 @@ func (l *lowering) moveVector(v core.ValID, dst, src kir.Access, srcs []kir.Acce
 		}
 		src = l.b.Vector(src.Width, id, l.t.Int(0))
 	}
-	cache := kirCache[l.s.CacheHint(v)]
-	last := scalar.None
-	if l.keeping != nil {
-		cache, last = l.keepingCache, l.keepingLast
-	}
+	cache, last := l.cacheOf(v)
 	if !l.isLocal(dst) && !l.isLocal(src) { // by way of registers
 		id := l.b.Local(l.name("vector"), l.b.Kernel().Buffers[src.Buffer].DType, int64(src.Width))
 		through := l.b.Vector(src.Width, id, l.t.Int(0))

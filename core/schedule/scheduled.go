@@ -94,7 +94,8 @@ type Buffering struct{ Stages, Prefetch int }
 // A Keeping says where a copy of a tensor in global memory finds elements: what the copy
 // Earlier loaded in the last iterations of its loop at place Loop was kept in shared memory,
 // of Kept iterations, and before that by the second cache, of Warm iterations. There is none
-// if Kept and Warm are 0. The loop of the copy runs from its last iteration to its first.
+// if Kept and Warm are 0. Those that shared memory has come last in the loop of the copy,
+// and the others before them, from the last to the first.
 type Keeping struct {
 	Earlier    core.ValID
 	Loop       int

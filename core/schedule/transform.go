@@ -519,9 +519,10 @@ func (s *Scheduled) HoldPacked(v core.ValID) error {
 }
 
 // Keep lets v, a copy of a tensor in global memory, take the elements of the last iterations
-// of its loop at place loop, which then runs from the last to the first, from where earlier,
-// a copy of the same, left them: in shared memory those of kept iterations, in the second
-// cache, if there is room, those of warm iterations before.
+// of its loop at place loop, which then come last, after the others from the last to the
+// first, from where earlier, a copy of the same, left them: in shared memory those of kept iterations, in the second
+// cache, if there is room, those of warm iterations before. If earlier has a circular buffer
+// in shared memory, kept iterations are those of its tiles, or fewer.
 func (s *Scheduled) Keep(v, earlier core.ValID, loop int, kept, warm int64) error {
 	k := Keeping{earlier, loop, kept, warm}
 	if why := s.notKept(v, k); why != "" {
@@ -534,16 +535,20 @@ func (s *Scheduled) Keep(v, earlier core.ValID, loop int, kept, warm int64) erro
 // notKept returns why k is nothing for v, else "".
 func (s *Scheduled) notKept(v core.ValID, k Keeping) string {
 	source := func(u core.ValID) core.ValID {
-		if d := s.f.Val(u).Def; d != core.NoExpr && s.f.Expr(d).Op == core.SetOp && s.tensors[u].memory == Local {
+		t := &s.tensors[u]
+		isThere := t.memory == Local || u == k.Earlier && t.memory == Shared && t.buffering.Stages > 0
+		if d := s.f.Val(u).Def; d != core.NoExpr && s.f.Expr(d).Op == core.SetOp && isThere {
 			return s.f.TensorArgs(s.f.Expr(d))[0]
 		}
 		return core.NoVal
 	}
 	switch from := source(v); {
 	case from == core.NoVal || s.tensors[from].memory != Global || source(k.Earlier) != from || v == k.Earlier:
-		return fmt.Sprintf("%s and %s are not copies of one tensor in global memory, in registers", s.name(v), s.name(k.Earlier))
+		return fmt.Sprintf("%s and %s are not copies of one tensor in global memory, in registers or, the earlier one, in a circular buffer", s.name(v), s.name(k.Earlier))
 	case k.Loop < 0 || k.Loop >= min(len(s.Loop(v)), len(s.Loop(k.Earlier))):
 		return fmt.Sprintf("%s and %s have no loop at place %d", s.name(v), s.name(k.Earlier), k.Loop)
+	case s.tensors[k.Earlier].memory == Shared && k.Kept > int64(s.tensors[k.Earlier].buffering.Stages):
+		return fmt.Sprintf("%d iterations are kept of %s, which has %d tiles", k.Kept, s.name(k.Earlier), s.tensors[k.Earlier].buffering.Stages)
 	case k.Kept < 0 || k.Warm < 0 || k.Kept+k.Warm < 1:
 		return fmt.Sprintf("%d iterations in shared memory and %d in a cache are kept: none is negative, and one is not 0", k.Kept, k.Warm)
 	}

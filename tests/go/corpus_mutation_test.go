@@ -41,8 +41,9 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 		case kir.Barrier:
 			emit("without "+text, sameThreads(b[:i], b[i+1:]), with())
 		case kir.AsyncWait:
-			emit("without "+text, "", with())
-			emit("one group more pending at "+text, "", with(kir.AsyncWait{Pending: s.Pending + 1}))
+			needless := landed(b[:i])
+			emit("without "+text, needless, with())
+			emit("one group more pending at "+text, needless, with(kir.AsyncWait{Pending: s.Pending + 1}))
 		case kir.AsyncCommit, kir.ClusterStart, kir.Fence:
 			emit("without "+text, "", with())
 		case kir.Assign:
@@ -141,6 +142,39 @@ func sameThreads(before, after kir.Block) string {
 		return "barriers between what the same threads do"
 	}
 	return ""
+}
+
+// landed returns why no copy can be under way after the statements before: the last ones
+// that begin any are a loop that waits for its tiles, and begins none past the last tile.
+func landed(before kir.Block) string {
+	for _, s := range slices.Backward(before) {
+		copies, waits := 0, 0
+		kir.Block{s}.Walk(func(s kir.Statement) {
+			switch s.(type) {
+			case kir.AsyncCopy:
+				copies++
+			case kir.AsyncWait:
+				waits++
+			}
+		})
+		if copies+waits > 0 {
+			loop, isLoop := s.(*kir.For)
+			if isLoop && waits > 0 && !alwaysCopies(loop.Body) {
+				return "waits after loops that wait for all of their tiles"
+			}
+			return ""
+		}
+	}
+	return ""
+}
+
+// alwaysCopies reports whether an asynchronous copy of b is under no condition.
+func alwaysCopies(b kir.Block) bool {
+	return slices.ContainsFunc(b, func(s kir.Statement) bool {
+		loop, isLoop := s.(*kir.For)
+		_, isCopy := s.(kir.AsyncCopy)
+		return isCopy || isLoop && alwaysCopies(loop.Body)
+	})
 }
 
 // holds reports whether the last of the statements before s that touches its
