@@ -283,7 +283,14 @@ func (m *meeting) acrossWarps(rows int64) {
 	lane, lanes := m.lane(m.dims)
 	row, _ := m.warps(m.dims)
 	column, columns := m.linear(m.kept)
-	scratch := m.scratch(rows*m.ranks, columns)
+	var parts int64
+	for _, x := range m.list {
+		parts += x.count * int64(len(x.parts))
+	}
+	perLane := (rows*m.ranks + lanes - 1) / lanes
+	threads := m.size[0] * m.size[1] * m.size[2]
+	isByColumns := perLane*parts*threads/warp > maxReads
+	scratch := m.scratch(rows*m.ranks, columns, isByColumns)
 	if m.ranks > 1 {
 		m.equal(lanes)
 		m.send(scratch, lane, lanes, m.t.Add(m.t.Mul(m.dimension(schedule.Cluster).symbol, m.t.Int(rows)), row), column, columns)
@@ -291,12 +298,7 @@ func (m *meeting) acrossWarps(rows int64) {
 	} else {
 		m.whenever(m.t.Eq(lane, m.t.Int(0)), func() { m.leave(scratch, row, column, columns) })
 	}
-	var parts int64
-	for _, x := range m.list {
-		parts += x.count * int64(len(x.parts))
-	}
-	perLane := (rows + lanes - 1) / lanes
-	if threads := m.size[0] * m.size[1] * m.size[2]; perLane*parts*threads/warp > maxReads {
+	if isByColumns {
 		m.byColumns(scratch, rows, column, columns)
 		return
 	}
@@ -365,6 +367,10 @@ func (m *meeting) byColumns(scratch map[*exchange]scratch, rows int64, column in
 	thread, threads := m.linear([]int{0, 1, 2})
 	for _, x := range m.list {
 		all := columns * x.count
+		if group := m.groupOf(x, all); group > 1 {
+			m.byGroups(x, scratch, rows, all, group)
+			continue
+		}
 		m.each(&exchange{count: (all + threads - 1) / threads}, func(i index) {
 			at := m.t.Add(thread, m.t.Mul(i, m.t.Int(threads)))
 			m.whenever(m.t.Lt(at, m.t.Int(all)), func() {
@@ -375,6 +381,42 @@ func (m *meeting) byColumns(scratch map[*exchange]scratch, rows int64, column in
 		})
 	}
 	m.fetch(scratch, column, columns)
+}
+
+// groupOf returns how many lanes of a warp next to each other fold each of all columns
+// together: those that there are, of what takes many statements.
+func (m *meeting) groupOf(x *exchange, all int64) int64 {
+	threads := m.size[0] * m.size[1] * m.size[2]
+	group := threads / all
+	if x.fold.state == nil || x.fold.state.mergeAll == nil || !m.whole || group*all != threads || group > warp || threads%warp != 0 || bits.OnesCount64(uint64(group)) != 1 {
+		return 1
+	}
+	return group
+}
+
+// byGroups has each group of lanes fold the rows of a column.
+func (m *meeting) byGroups(x *exchange, scratch map[*exchange]scratch, rows, all, group int64) {
+	thread, _ := m.linear([]int{0, 1, 2})
+	at, lane := m.t.FloorDiv(thread, m.t.Int(group)), m.t.Mod(thread, m.t.Int(group))
+	var masks []int64
+	for mask := group / 2; mask > 0; mask /= 2 {
+		masks = append(masks, mask)
+	}
+	var states [][]kir.ValueID
+	for i := int64(0); i < rows; i += group {
+		row := m.t.Add(lane, m.t.Int(i))
+		exists := m.t.Bool(true)
+		if i+group > rows {
+			exists = m.t.Lt(row, m.t.Int(rows))
+		}
+		states = append(states, m.read(x, scratch, exists, row, at))
+	}
+	state := x.fold.state.mergeAll(m.lowering, x.fold, states, m.lanesBy(masks))
+	m.whenever(m.t.Eq(lane, m.t.Int(0)), func() {
+		for k, v := range state {
+			m.b.Add(kir.Assign{Dst: scratch[x].at(m, k, m.t.Int(0), at), Value: v})
+		}
+	})
 }
 
 // maxAtOnce bounds the rows of states that a thread has in registers.
@@ -437,7 +479,7 @@ const maxRows = 64
 func (m *meeting) unequalWarps() {
 	column, columns := m.linear(m.kept)
 	at, n := m.linear(m.dims)
-	scratch := m.scratch(n, columns)
+	scratch := m.scratch(n, columns, false)
 	m.leave(scratch, at, column, columns)
 	if n <= maxRows {
 		m.byColumns(scratch, n, column, columns)
@@ -484,12 +526,17 @@ func (s scratch) at(m *meeting, k int, row, column index) kir.Access {
 
 // scratch declares shared memory for rows of the parts of columns threads. In a
 // loop there are two in turn, so that what an iteration reads need not wait for
-// the next one to write.
-func (m *meeting) scratch(rows, columns int64) map[*exchange]scratch {
+// the next one to write. Rows that the lanes of a group read are apart, so that they lie in
+// different banks.
+func (m *meeting) scratch(rows, columns int64, isByColumns bool) map[*exchange]scratch {
 	out := map[*exchange]scratch{}
 	for _, x := range m.list {
 		var s scratch
-		shape := []index{m.t.Int(rows), m.t.Int(columns * x.count)}
+		all := columns * x.count
+		if group := m.groupOf(x, all); isByColumns && group > 1 {
+			all += warp / group
+		}
+		shape := []index{m.t.Int(rows), m.t.Int(all)}
 		if m.serial != nil {
 			shape = append([]index{m.t.Int(2)}, shape...)
 			s.turn = []index{m.t.Mod(m.serial.value, m.t.Int(2))}

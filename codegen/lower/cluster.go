@@ -69,7 +69,7 @@ func (m *meeting) acrossCluster() {
 	}
 	at, n := m.linear(m.dims)
 	column, columns := m.linear(m.kept)
-	scratch := m.scratch(m.ranks, columns)
+	scratch := m.scratch(m.ranks, columns, false)
 	m.send(scratch, at, n, m.dimension(schedule.Cluster).symbol, column, columns)
 	m.eachPart(m.list, func(x *exchange, i index) {
 		var states [][]kir.ValueID
