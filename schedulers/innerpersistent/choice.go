@@ -40,6 +40,7 @@ const (
 	sharedBytes    = 64 << 10 // the same in shared memory: three blocks a processor, so that some load while others compute
 	sharedElements = 64       // of a thread's part of a row there, of all inputs: half or twice as many cost a tenth and more
 	sharedThreads  = 512      // of a block then, at most
+	onePassThreads = 1024     // of all blocks of a cluster: their warps have a mean and a variance for each lane of one
 	exchangeBytes  = 6 << 10  // of shared memory that threads may need to exchange what they reduce
 )
 

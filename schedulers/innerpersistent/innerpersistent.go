@@ -9,7 +9,7 @@
 // warp, a block or, of rows too long for that, a cluster of blocks. What is held between
 // the phases of a row is found by package persistence. Means and variances are computed in
 // two passes over what is held in registers, and in one where threads have long parts of a
-// row: blocks of a cluster exchange once then.
+// row, if they are few: blocks of a cluster exchange once then.
 //
 // Rows whose elements are loaded one by one, as those of an odd number of 2 bytes each, take
 // many instructions for few bytes. How many elements a row has at least is promised

@@ -15,7 +15,7 @@ func (a *analysis) build(p Params) (*schedule.Scheduled, error) {
 
 func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	var sums map[core.ValID]core.ValID
-	if !p.Shared {
+	if !p.Shared || p.Cluster*p.Threads > onePassThreads {
 		if err := twoPass(s, &sums); err != nil {
 			return err
 		}
