@@ -21,6 +21,8 @@ const (
 	fewSteps      = 2 // of a thread, at least, where they do
 	reloadSteps   = 4 // that are loaded side by side, where columns are loaded again
 
+	fewParts = 8 // of blocks, that a thread folds
+
 	cachedBytes = 24 << 20 // that the second cache keeps for the next phase if it is asked to
 	barrierRoom = 1 << 10  // of shared memory, for what a kernel has beside what is kept
 )
@@ -48,7 +50,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	}
 	all = append(all, a.again(p, device))
 	single := all[len(all)-1]
-	if single.Vector, single.Blocks, single.Kept, single.Warm = 1, 1, 0, 0; !slices.Contains(all, single) {
+	if single.Vector, single.Blocks, single.Near, single.Kept, single.Warm = 1, 1, false, 0, 0; !slices.Contains(all, single) {
 		all = append(all, single)
 	}
 	return a.attempts.First(all, all[len(all)-1])
@@ -145,6 +147,7 @@ func (a *analysis) keep(p Params, device scheduler.Device) Params {
 	}
 	if blocks := min(a.tiles(p)*p.Blocks, int64(device.Processors)); p.Kept < n {
 		p.Warm = cachedBytes / (iteration * blocks)
+		p.Near = p.Blocks > 1 && p.Steps > 1
 	}
 	return p
 }

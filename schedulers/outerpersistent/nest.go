@@ -24,8 +24,9 @@ type builder struct {
 	Params
 	a     *analysis
 	s     *schedule.Scheduled
-	types []schedule.Parallel // of those loops
-	again []core.ValID        // inputs that later phases load again
+	types []schedule.Parallel       // of those loops
+	again []core.ValID              // inputs that later phases load again
+	ahead map[core.ValID]core.ValID // their copies in circular buffers, of the first phase
 }
 
 func (b *builder) schedule() error {
@@ -54,6 +55,9 @@ func (b *builder) schedule() error {
 		return err
 	}
 	if err := b.recompute(phases); err != nil {
+		return err
+	}
+	if err := b.stage(); err != nil {
 		return err
 	}
 	parts := make([][]core.ValID, len(phases.Reductions))
@@ -86,6 +90,13 @@ func (b *builder) schedule() error {
 	if err := s.InlineMost(nil, nil); err != nil || !b.Reload {
 		return err
 	}
+	for _, u := range b.again {
+		if v, ok := b.ahead[u]; ok {
+			if err := s.InlineAt(v, b.steps()[0]+1, false); err != nil {
+				return err
+			}
+		}
+	}
 	return b.lift()
 }
 
@@ -95,7 +106,10 @@ func (b *builder) lift() error {
 	f := b.s.Fusion()
 	for _, v := range b.s.Tensors() {
 		d, loop := f.Val(v).Def, b.s.Loop(v)
-		if d == core.NoExpr || f.Expr(d).Op != core.SetOp || !f.Val(f.TensorArgs(f.Expr(d))[0]).Input {
+		if d == core.NoExpr || f.Expr(d).Op != core.SetOp || b.s.Memory(v) != schedule.Local {
+			continue
+		}
+		if u := f.TensorArgs(f.Expr(d))[0]; !f.Val(u).Input && b.s.Memory(u) != schedule.Shared {
 			continue
 		}
 		blocks := 0
@@ -113,11 +127,9 @@ func (b *builder) lift() error {
 	return nil
 }
 
-// keep lets what a later phase loads again stay where the first one left it.
-func (b *builder) keep() error {
-	if b.Kept+b.Warm == 0 {
-		return nil
-	}
+// copies returns the copies in registers of what is loaded again, those of each phase after
+// those of the one before.
+func (b *builder) copies() map[core.ValID][]core.ValID {
 	copies, f := map[core.ValID][]core.ValID{}, b.s.Fusion()
 	for _, v := range b.s.Tensors() {
 		if d := f.Val(v).Def; d != core.NoExpr && f.Expr(d).Op == core.SetOp && len(b.s.Loop(v)) == len(b.types) && b.s.Memory(v) == schedule.Local {
@@ -127,7 +139,57 @@ func (b *builder) keep() error {
 	}
 	for _, u := range b.again {
 		slices.Sort(copies[u]) // those of later phases were made later
-		if all := copies[u]; len(all) > 1 {
+	}
+	return copies
+}
+
+// stage lets the first phase copy what is loaded again to circular buffers, so that many
+// iterations are under way and the last ones stay there.
+func (b *builder) stage() error {
+	b.ahead = map[core.ValID]core.ValID{}
+	if b.Kept < 2 {
+		return nil
+	}
+	copies := b.copies()
+	for _, u := range b.again {
+		if len(copies[u]) < 2 {
+			continue
+		}
+		first := copies[u][:1]
+		v, err := b.s.CacheAfter(u, first)
+		if err != nil {
+			return err
+		}
+		if err := b.s.SetCopy(v, schedule.AsyncCopy, schedule.CacheUnspecified); err != nil {
+			return err
+		}
+		if err := b.s.SetMemory(v, schedule.Shared); err != nil {
+			return err
+		}
+		if err := b.s.SetBuffering(v, int(b.Kept), int(b.Kept)-1); err != nil {
+			return err
+		}
+		refusals, err := b.s.TransformLike(first[0], []core.ValID{v})
+		if err := scheduler.Follow(name, refusals, err); err != nil {
+			return err
+		}
+		b.ahead[u] = v
+	}
+	return nil
+}
+
+// keep lets what a later phase loads again stay where the first one left it.
+func (b *builder) keep() error {
+	if b.Kept+b.Warm == 0 {
+		return nil
+	}
+	copies := b.copies()
+	for _, u := range b.again {
+		all := copies[u]
+		if v, ok := b.ahead[u]; ok {
+			all = []core.ValID{v, all[0]} // the first phase reads v
+		}
+		if len(all) > 1 {
 			if err := b.s.Keep(all[1], all[0], b.steps()[0], b.Kept, b.Warm); err != nil {
 				return err
 			}
@@ -184,7 +246,13 @@ func (b *builder) loops(v core.ValID) error {
 		n.Err = b.s.SplitWhole(v, at, b.capacity())
 	}
 	n.Split(at+1, b.Rows, schedule.Serial)
-	n.Split(at+1, b.Blocks, schedule.Serial)
+	blocks := at + 2
+	if b.Near && b.Blocks > 1 {
+		n.Split(at+1, b.Steps, schedule.Serial)
+		blocks = at + 1
+	} else {
+		n.Split(at+1, b.Blocks, schedule.Serial)
+	}
 	end := len(b.s.Loop(v)) - 1
 	n.Split(end, b.Vector, schedule.Serial)
 	if n.Err == nil { // along x there are threads in any case
@@ -192,7 +260,7 @@ func (b *builder) loops(v core.ValID) error {
 	}
 	front := map[int]int{end: at}
 	if b.Blocks > 1 {
-		front[at+2] = at + 1
+		front[blocks] = at + 1
 	}
 	n.Reorder(front)
 	n.Merge(0, at+1)
@@ -277,13 +345,19 @@ func (b *builder) fold(v core.ValID, part []core.ValID) error {
 			return err
 		}
 	}
+	var left []core.ValID // in global memory, by all blocks
 	for _, p := range part {
-		if err := b.leave(p); err != nil {
+		c, err := b.copyLike(p, p, schedule.Global)
+		if err != nil {
 			return err
 		}
+		left = append(left, c)
 	}
 	if b.Rows == 1 {
 		return b.parallelize(results, slices.Concat([]schedule.Parallel{schedule.BIDx, schedule.Serial}, columns))
+	}
+	if scheduler.CeilDiv(b.Blocks, b.Lanes) <= fewParts {
+		return b.spread(v, results, left)
 	}
 	for _, w := range results {
 		n := scheduler.Nest{Schedule: s, Tensor: w}
@@ -299,18 +373,83 @@ func (b *builder) fold(v core.ValID, part []core.ValID) error {
 	return err
 }
 
-// leave copies p, what a block has of a column, to global memory.
-func (b *builder) leave(p core.ValID) error {
-	c, err := b.s.CacheAfter(p, nil)
+// spread lets each thread of a block reduce few columns of results from what blocks have
+// left, as few lanes of a warp each: threads along the columns lie along the blocks then, and
+// those along what is reduced along the columns. All threads read the results from shared
+// memory.
+func (b *builder) spread(v core.ValID, results, left []core.ValID) error {
+	s := b.s
+	const parts, columns = 1, 3
+	loops := []schedule.Parallel{schedule.BIDx, schedule.Unroll, schedule.TIDx, schedule.Serial, schedule.TIDy}
+	for _, w := range results {
+		n := scheduler.Nest{Schedule: s, Tensor: w}
+		if b.Vector > 1 {
+			n.Merge(parts+1, 2)
+		}
+		if n.Err == nil {
+			n.Err = s.Split(w, parts, b.Lanes, true)
+		}
+		if n.Err == nil {
+			n.Err = s.Split(w, columns, b.Rows, true)
+		}
+		if n.Err != nil {
+			return n.Err
+		}
+	}
+	for _, w := range results {
+		readers := b.readers(w)
+		if len(readers) == 0 {
+			continue
+		}
+		c, err := b.copyLike(w, w, schedule.Shared)
+		if err == nil {
+			err = b.parallelize([]core.ValID{c}, slices.Delete(slices.Clone(loops), parts, columns))
+		}
+		if err == nil {
+			_, err = b.copyLike(c, readers[0], schedule.Local)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := b.parallelize(results, loops); err != nil {
+		return err
+	}
+	own, err := s.RFactor(v, []int{parts})
 	if err != nil {
 		return err
 	}
-	if err := b.s.SetMemory(c, schedule.Global); err != nil {
-		return err
+	for _, p := range left { // all that a thread reads of them is under way together
+		if _, err := b.copyLike(p, own[0], schedule.Local); err != nil {
+			return err
+		}
 	}
-	refusals, err := b.s.TransformLike(p, []core.ValID{c})
+	return nil
+}
+
+// readers returns the results of what reads v.
+func (b *builder) readers(v core.ValID) (list []core.ValID) {
+	f := b.s.Fusion()
+	for _, id := range f.Order() {
+		if e := f.Expr(id); slices.Contains(f.TensorArgs(e), v) {
+			list = append(list, e.Out...)
+		}
+	}
+	return list
+}
+
+// copyLike lets all that reads v read a copy of it, which has the loops of like.
+func (b *builder) copyLike(v, like core.ValID, memory schedule.Memory) (core.ValID, error) {
+	c, err := b.s.CacheAfter(v, nil)
+	if err != nil {
+		return c, err
+	}
+	if err := b.s.SetMemory(c, memory); err != nil {
+		return c, err
+	}
+	refusals, err := b.s.TransformLike(like, []core.ValID{c})
 	if err := scheduler.Follow(name, refusals, err); err != nil {
-		return err
+		return c, err
 	}
-	return b.s.ParallelizeLike(p, -1, []core.ValID{c}, nil)
+	return c, b.s.ParallelizeLike(like, -1, []core.ValID{c}, nil)
 }

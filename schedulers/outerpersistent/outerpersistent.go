@@ -12,8 +12,12 @@
 //     it has reduced in global memory, and reads what all have left once all have, for
 //     which all must be on the device at once: the launch is cooperative;
 //   - in global memory, from where each phase loads it again, in one block or several: but
-//     for its last elements, which stay in shared memory, and those before, in the second
-//     cache, as the next phase goes from the last to the first.
+//     for its last elements, which stay in shared memory, where the first phase copies all
+//     to circular buffers ahead, and those before, in the second cache, as the next phase
+//     begins with them.
+//
+// What blocks that share a column leave in global memory each thread folds for one column of
+// the block, or few, together with neighbouring lanes, and all read it from shared memory.
 //
 // Package persistence finds what is held and what is computed again. Means and variances
 // are computed in two passes over what is held, and in one where that is loaded again.
@@ -38,6 +42,7 @@ type Params struct {
 	Rows   int64             // threads of a block along what is reduced
 	Blocks int64             // that share a column
 	Reload bool              // columns are loaded again in each phase, and have any length
+	Near   bool              // the steps of a block are next to each other, not those of all blocks
 	Kept   int64             // last iterations of a thread, of Steps, that shared memory has for the next phase
 	Warm   int64             // those before, that the second cache is to have
 	Price  persistence.Price // of what is held
@@ -50,6 +55,9 @@ func (p Params) String() string {
 	}
 	if p.Reload {
 		text += ", loaded again"
+	}
+	if p.Near {
+		text += " in tiles of a block"
 	}
 	if p.Kept+p.Warm > 0 {
 		text += fmt.Sprintf(" but for %d iterations in shared memory and %d in the second cache", p.Kept, p.Warm)
