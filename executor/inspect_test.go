@@ -121,7 +121,8 @@ output %1
 	x := plan.Inspection()
 	choice, err := x.Show("scheduler_verbose")
 	require.NoError(t, err)
-	require.Equal(t, "pointwise refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
+	require.Equal(t, "transpose refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
+		"pointwise refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
 		"reduction refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
 		"inner_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
 		"outer_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\ninner_outer_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+

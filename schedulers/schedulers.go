@@ -20,11 +20,14 @@ import (
 	"nvfuser_go/schedulers/pointwise"
 	"nvfuser_go/schedulers/reduction"
 	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/transpose"
 )
 
-// registry is in order of preference. What the first two take needs no element after it is
-// reduced; of the others no two take the same segment.
+// registry is in order of preference. A pointwise kernel does what a transpose does, element
+// by element. What the first three take needs no element after it is reduced; of the others no
+// two take the same segment.
 var registry = []registered{
+	{transpose.Scheduler{}, transpose.Params{}},
 	{pointwise.Scheduler{}, pointwise.Params{}},
 	{reduction.Scheduler{}, reduction.Params{}},
 	{innerpersistent.Scheduler{}, innerpersistent.Params{}},

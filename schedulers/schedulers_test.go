@@ -39,6 +39,10 @@ output %3
 %4 = sum %3 dims=[0] dtype=f32
 output %4
 `
+	permuted = `%0 = tensor f32 [-1, -1] contiguity=[no, yes]
+%1 = permute %0 dims=[1, 0]
+output %1
+`
 	two = `%0 = tensor f32 [-1] contiguity=[yes]
 %1 = tensor f32 [-1] contiguity=[yes]
 %2 = neg %0
@@ -104,6 +108,8 @@ func TestChoose(t *testing.T) {
 	}{
 		{"elementwise", elementwise, "pointwise", []int64{3, 5}, "pointwise: 128 threads, 1 elements each"},
 		{"large", elementwise, "pointwise", []int64{4096, 4096}, "pointwise: 256 threads, 1 vectors of 4 elements each"},
+		{"transpose", permuted, "transpose", []int64{4096, 4097}, "transpose: tiles of 64 by 64, 256 threads, steps of 4 elements, cells of 4 by 1"},
+		{"few elements of a transpose", permuted, "pointwise", []int64{40, 30}, "pointwise: 128 threads, 1 elements each"},
 		{"reduction", reduction, "reduction", []int64{30, 100}, "inner reduction: 32x4 threads, vectors of 4 elements"},
 		{"short rows", reduction, "reduction", []int64{30, 7}, "inner reduction: 8x16 threads"},
 		{"long rows", reduction, "reduction", []int64{300, 100000}, "inner reduction: 1024x1 threads, vectors of 4 elements, 4 steps at a time"},
@@ -154,6 +160,7 @@ func TestRefusals(t *testing.T) {
 		want       []core.Refusal
 	}{
 		{"long rows", normalization, []int64{3, 1 << 19}, []core.Refusal{
+			{By: "transpose", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 			{By: "reduction", Rule: "persistence", Tensor: "tv3", Sentence: "tv3 combines tv1, the result of a reduction, with elements along what was reduced, which must be kept meanwhile"},
 			{By: "inner_persistent", Rule: "row too wide", Tensor: "tv1", Sentence: "the rows that are reduced to tv1 have 524288 elements, of each of which 4 bytes are held: the registers of a block, or of a cluster if there are, have no room for so many"},
@@ -162,6 +169,7 @@ func TestRefusals(t *testing.T) {
 			{By: "block_row", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 		}},
 		{"two outputs", two, []int64{3}, []core.Refusal{
+			{By: "transpose", Rule: "reference", Tensor: "tv3", Sentence: "tv3 has dimensions that output tv2 has not, and no other output has those of all tensors"},
 			{By: "pointwise", Rule: "reference", Tensor: "tv3", Sentence: "tv3 has dimensions that output tv2 has not, and no other output has those of all tensors"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
@@ -170,6 +178,7 @@ func TestRefusals(t *testing.T) {
 			{By: "block_row", Rule: "operation", Sentence: "no row is scanned"},
 		}},
 		{"slices of one tensor", slices, []int64{8, 8}, []core.Refusal{ // what one thread would copy in full
+			{By: "transpose", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of slice(), a resize operation"},
 			{By: "pointwise", Rule: "reference", Tensor: "tv2", Sentence: "tv2 has dimensions that output tv1 has not, and no other output has those of all tensors"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
@@ -178,6 +187,7 @@ func TestRefusals(t *testing.T) {
 			{By: "block_row", Rule: "operation", Sentence: "no row is scanned"},
 		}},
 		{"loops that do not lead from one to the other", split, []int64{20, 320, 1, 50}, []core.Refusal{
+			{By: "transpose", Rule: "one group", Sentence: "no two tensors with all dimensions have different ones innermost in memory"},
 			{By: "pointwise", Rule: "loops", Tensor: "tv1", Sentence: "tv1 would be computed by one thread: its loops have nothing to do with those of other outputs"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
@@ -186,6 +196,7 @@ func TestRefusals(t *testing.T) {
 			{By: "block_row", Rule: "operation", Sentence: "no row is scanned"},
 		}},
 		{"scan", scanned, []int64{40000}, []core.Refusal{
+			{By: "transpose", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
 			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
 			{By: "reduction", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
 			{By: "inner_persistent", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},
@@ -211,7 +222,7 @@ func TestRecipes(t *testing.T) {
 %4 = add %0, %3
 output %4
 `
-	for _, text := range []string{elementwise, reduction, normalization, row} {
+	for _, text := range []string{elementwise, reduction, normalization, row, permuted} {
 		f, err := core.Parse(text)
 		require.NoError(t, err)
 		f.Freeze()
@@ -228,7 +239,7 @@ output %4
 					require.NoError(t, err)
 					g, err := scheduler.Dense(f, b)
 					require.NoError(t, err)
-					if g.Inputs[0].Aligned = aligned; text == row {
+					if g.Inputs[0].Aligned = aligned; text == row || text == permuted {
 						g.Inputs[0].Strides[0] += gap
 					}
 					s, _ := schedulers.Choose(g, scheduler.Hopper)

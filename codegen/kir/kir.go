@@ -74,6 +74,10 @@ type Buffer struct {
 	// Registers says of a Local buffer that it must not take memory: it is
 	// indexed by constants and by loops with UnrollFull.
 	Registers bool
+	// Distinct says of a Shared buffer that whoever writes an element by the same
+	// statement as another thread, or in another iteration of loops, does so after that
+	// was read: barriers for the sake of readers are enough for writers.
+	Distinct bool
 	// Zeroed says that it holds zeros when the kernel starts and must again
 	// when it ends: arrival counters and semaphores.
 	Zeroed bool

@@ -149,6 +149,9 @@ func (a *arguments) symbol(s scalar.ID) index {
 	if n, ok := table.ConstInt(s); ok {
 		return l.t.Int(n)
 	}
+	if n := a.promised(s, l.s.Exactly); n > 0 {
+		return l.t.Int(n)
+	}
 	tag := table.Tag(s)
 	name := l.f.Name(core.ValID(tag.Val))
 	if tag.Dim >= 0 {
@@ -157,12 +160,13 @@ func (a *arguments) symbol(s scalar.ID) index {
 	return a.integer(kir.HostValue{Tensor: core.NoVal, Scalar: s, Stride: -1}, name)
 }
 
-// least returns what the schedule was promised that e is not less than.
-func (a *arguments) least(e scalar.ID) int64 {
-	n := a.l.s.Least(e)
+// promised returns the largest number that the schedule was promised of e, or of what is
+// always equal.
+func (a *arguments) promised(e scalar.ID, number func(scalar.ID) int64) int64 {
+	n := number(e)
 	for x := range a.same {
 		if a.root(x) == e {
-			n = max(n, a.l.s.Least(x))
+			n = max(n, number(x))
 		}
 	}
 	return n
@@ -177,7 +181,7 @@ func (a *arguments) integer(h kir.HostValue, name string) index {
 	facts := scalar.Unknown()
 	if h.Scalar != scalar.None {
 		facts = l.f.Scalars().Facts(h.Scalar)
-		facts.Lo = max(facts.Lo, a.least(h.Scalar))
+		facts.Lo = max(facts.Lo, a.promised(h.Scalar, l.s.Least))
 	}
 	if h.Stride >= 0 {
 		facts.Lo = 0

@@ -57,7 +57,7 @@ func (l *lowering) note(s *guarded) {
 //
 //   - global: it accesses no global memory, and does nothing but store elements;
 //   - whole: it copies no vector of which some elements may exist without the
-//     others;
+//     others, unless each has a place of its own where it is stored;
 //   - inside: the facts show that what it accesses exists, also for threads
 //     beyond the end of a loop;
 //   - own element: each point of its loops has an element of its own to write;
@@ -93,7 +93,7 @@ func (l *lowering) dropTests() error {
 			s.decision.Rule, s.decision.Why = decide.rule(s)
 			if s.decision.Rule == "" {
 				s.decision.Dropped = true
-				s.s.Cond = l.all(s.g.once, s.g.among)
+				s.s.Cond, s.s.Else = l.all(s.g.once, s.g.among), nil
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func (l *lowering) mustTest(s *guarded) (rule, why string) {
 // mustStay checks the rules that reductions have as well.
 func (l *lowering) mustStay(s *guarded) (rule, why string) {
 	k := l.b.Kernel()
-	if s.each != nil {
+	if s.each != nil && !s.tensor.storage.onto {
 		return "whole", "some elements of a vector may exist without the others"
 	}
 	for _, x := range s.s.Then {
@@ -206,7 +206,7 @@ func (l *lowering) mustStay(s *guarded) (rule, why string) {
 			rule, why = "global", b.Name+" is in global memory"
 		case write && s.tensor.storage.compact && slices.Contains(s.own, a.Buffer):
 			rule, why = "own element", b.Name+" has no room for points without an element"
-		case write && (s.g.redundant || !l.isPlain(a)) && l.omitted != dropsSharedElements:
+		case write && (s.g.redundant || !s.tensor.storage.onto && !l.isPlain(a)) && l.omitted != dropsSharedElements:
 			rule, why = "own element", "several points write one element of "+b.Name
 		case b.Space != kir.Global && !l.isInside(a) && l.omitted != dropsOutside:
 			rule, why = "inside", "an index of "+b.Name+" may be outside where there is no element"

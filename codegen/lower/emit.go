@@ -362,6 +362,7 @@ func (l *lowering) declare(v core.ValID) error {
 	buffer.Align = 16
 	if space == kir.Shared {
 		buffer.Offset = l.t.Int(0) // until memory is placed
+		buffer.Distinct = l.tensors[v].storage.onto && l.s.Buffering(v).Stages == 0 && l.f.Expr(l.f.Val(v).Def).Op.Class != core.Reduction
 	}
 	l.b.Add(kir.Declare{Buffer: id})
 	l.buffers[v] = id

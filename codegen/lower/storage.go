@@ -15,6 +15,7 @@ type storage struct {
 	promoted bool // axes are those of promoted loops
 	set      bool // axes are those that the schedule set
 	compact  bool // there is no room for points without an element
+	onto     bool // each point of the loops has an element of its own, whether axes are those of loops or not
 	// shared has, for each of axes, the loop whose value is the index along it in
 	// what reads the tensor too, because it runs in that loop; NoAxis: none.
 	shared []core.AxisID
@@ -52,7 +53,8 @@ func (a *Analysis) storageOf(v core.ValID) storage {
 			k := slices.Index(loop, x)
 			return k >= 0 && (k < st.position && !a.parallel(x).IsThread() || a.isPrivate(memory, x))
 		})
-		st.compact = slices.ContainsFunc(st.axes, func(x core.AxisID) bool { return !slices.Contains(loop, x) })
+		st.onto = a.isOnto(v, &st)
+		st.compact = !st.onto && slices.ContainsFunc(st.axes, func(x core.AxisID) bool { return !slices.Contains(loop, x) })
 		return st
 	}
 	for k, x := range loop {
@@ -70,8 +72,36 @@ func (a *Analysis) storageOf(v core.ValID) storage {
 		}
 		st.axes, st.shared, st.alien = append(st.axes, q), append(st.shared, shared), append(st.alien, !own && a.m.IsPromoted(x))
 	}
+	st.onto = own && !slices.ContainsFunc(loop, a.m.IsPromoted) && a.isOnto(v, &st)
 	return st
 }
+
+// isOnto reports whether the points of the loops of v that its storage st tells apart are as
+// many as its elements. As loops lead to all elements, no two of those points have one.
+func (a *Analysis) isOnto(v core.ValID, st *storage) bool {
+	elements, points := int64(1), int64(1)
+	for _, x := range st.axes {
+		n, isConst := a.f.Scalars().ConstInt(a.f.Axis(x).Extent)
+		if !isConst || n > maxOnto || elements > maxOnto {
+			return false
+		}
+		elements *= n
+	}
+	for k, x := range a.s.Loop(v) {
+		if k < st.position && !a.parallel(x).IsThread() || a.isPrivate(a.s.Memory(v), x) || a.isReduced(x) {
+			continue
+		}
+		n, isConst := a.f.Scalars().ConstInt(a.f.Axis(x).Extent)
+		if !isConst || n > maxOnto || points > maxOnto {
+			return false
+		}
+		points *= n
+	}
+	return points == elements
+}
+
+// maxOnto bounds what isOnto counts, so that products fit.
+const maxOnto = 1 << 30
 
 // isDeclared reports whether a schedule lays input v out as its definition does,
 // and promises no more than that: the host checks the definition's promises.

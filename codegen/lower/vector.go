@@ -243,6 +243,7 @@ func (l *lowering) neighbours(id core.ExprID, a core.AxisID, width int64, sides 
 		if err != nil {
 			return nil, nil, all, err
 		}
+		g.tests = l.undivided(g.tests)
 		dsts, srcs = append(dsts, dst), append(srcs, src)
 		if i == 0 {
 			first, all.guard = g, g
@@ -260,6 +261,29 @@ func (l *lowering) neighbours(id core.ExprID, a core.AxisID, width int64, sides 
 		}
 	}
 	return dsts, srcs, all, nil
+}
+
+// undivided returns tests that hold where those do, in which sums with one quotient are
+// multiplied by its divisor: a + x/3 < n as 3*a + x < 3*n, of which it shows what x goes by.
+func (l *lowering) undivided(tests []test) []test {
+	tests = slices.Clone(tests)
+	for i, x := range tests {
+		if x.below == scalar.None || l.t.Op(x.value) != scalar.Add {
+			continue
+		}
+		for _, q := range l.t.Args(x.value) {
+			if l.t.Op(q) != scalar.FloorDiv {
+				continue
+			}
+			if d, isConst := l.t.ConstInt(l.t.Args(q)[1]); isConst && 1 < d && d <= widestVector {
+				n := l.t.Int(d)
+				tests[i].value = l.t.Add(l.t.Mul(l.t.Sub(x.value, q), n), l.t.Args(q)[0])
+				tests[i].below = l.t.Mul(x.below, n)
+				break
+			}
+		}
+	}
+	return tests
 }
 
 // both returns tests that hold where those of two elements hold: of two that an

@@ -327,7 +327,7 @@ func (p *plan) conflict(e *entry, y *access, here footprint) *conflict {
 		return nil
 	}
 	global := p.k.Buffers[x.buffer].Space == kir.Global
-	if global && x.way == written && x == y {
+	if (global || p.k.Buffers[x.buffer].Distinct) && x.way == written && x == y {
 		return nil
 	}
 	c := conflict{before: *e, after: y.at, buffer: y.buffer}

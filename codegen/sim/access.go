@@ -322,7 +322,16 @@ func (b *block) move(dst, src *access) {
 				taint |= r.taint[p]
 			}
 			address := to.base + to.element(l)*int64(dst.element)
-			b.put(dst, m, address, l, data, taint, 0)
+			if taint == 0 || dst.buffer.Space == kir.Global {
+				b.put(dst, m, address, l, data, taint, 0)
+				continue
+			}
+			b.put(dst, m, address, l, data, 0, 0)
+			for e := range src.width { // those elements of the vector that are flawed
+				if r.taint[(int(from.element(l))+e)*b.m.threads+int(l)] != 0 {
+					m.invalidate(address+int64(e*dst.element), dst.element)
+				}
+			}
 		}
 		return
 	}

@@ -138,6 +138,14 @@ func (b *block) write(a *access, m *memory, address int64, n int, lane int32, da
 	}
 }
 
+// invalidate says of n bytes that nothing that can be relied on was written there.
+func (m *memory) invalidate(address int64, n int) {
+	cells := m.cellsOf(address, n)
+	for i := range cells {
+		cells[i].flags &^= valid
+	}
+}
+
 // A plainWrite is the last write of a cell before atomic ones.
 type plainWrite struct {
 	span   uint32

@@ -142,6 +142,22 @@ func (s *Scheduled) Least(extent scalar.ID) int64 {
 	return n
 }
 
+// Exactly returns how many elements axes of an extent have, if what was promised says so:
+// no fewer than as many as SplitWhole allows; else 0.
+func (s *Scheduled) Exactly(extent scalar.ID) int64 {
+	n, exact := s.Least(extent), int64(0)
+	if n == 0 {
+		return 0
+	}
+	s.eachPromise(func(_ core.ValID, of scalar.ID, most int64) error {
+		if of == extent && most == n {
+			exact = n
+		}
+		return nil
+	})
+	return exact
+}
+
 // CheckPromises fails if the sizes of b break what was promised by SplitWhole, of the
 // tensor that it was called on and of those that follow that one's loops, or by
 // PromiseLeast.

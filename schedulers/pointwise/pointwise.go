@@ -90,15 +90,12 @@ func analyse(g *scheduler.Segment) *analysis {
 	return scheduler.Remember(g, Scheduler{}, func() *analysis {
 		a := &analysis{}
 		a.Attempts = scheduler.Attempts[Params]{Segment: g, Recipe: a.recipe, Build: a.build}
-		ref, err := reference(g)
-		if err == nil {
-			a.space, err = space.New(g, ref)
-		}
-		if a.err = err; err != nil || slices.IsSorted(a.space.Order) {
+		a.space, a.err = space.Covering(g, name)
+		if a.err != nil || slices.IsSorted(a.space.Order) {
 			return a
 		}
 		if a.Try(simplest) != nil { // some tensor cannot follow in this order
-			a.space.SortAsDefined()
+			a.space = a.space.AsDefined()
 		}
 		return a
 	})
@@ -134,45 +131,6 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 		all = planner{p}.choose(device)
 	}
 	return a.First(all, simplest)
-}
-
-// widest returns the outputs, those with most axes that are not broadcast first.
-func widest(f *core.Fusion) []core.ValID {
-	axes := func(v core.ValID) (n int) {
-		for _, a := range f.Axes(v) {
-			if f.Axis(a).Kind != core.Broadcast {
-				n++
-			}
-		}
-		return n
-	}
-	var outputs []core.ValID
-	for _, o := range f.Outputs() {
-		outputs = append(outputs, o.Val)
-	}
-	slices.SortStableFunc(outputs, func(v, w core.ValID) int { return axes(w) - axes(v) })
-	return outputs
-}
-
-// reference returns an output from which all axes of g can be reached.
-func reference(g *scheduler.Segment) (core.ValID, error) {
-	f := g.Fusion
-	outputs := widest(f)
-	missing := core.NoVal
-	for i, v := range outputs {
-		u, err := g.Uncovered(v)
-		if err != nil {
-			return v, err
-		}
-		if u == core.NoVal {
-			return v, nil
-		}
-		if i == 0 {
-			missing = u
-		}
-	}
-	return core.NoVal, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "reference", missing,
-		"%s has dimensions that output %s has not, and no other output has those of all tensors", f.Name(missing), f.Name(outputs[0]))}}
 }
 
 func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {

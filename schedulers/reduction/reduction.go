@@ -146,8 +146,7 @@ func analyse(g *scheduler.Segment) *analysis {
 		}
 		a.layout = newLayout(g.Fusion, p)
 		if a.Try(a.layout.simplest()) != nil { // some tensor cannot follow in this order
-			p.SortAsDefined()
-			a.layout = newLayout(g.Fusion, p)
+			a.layout = newLayout(g.Fusion, p.AsDefined())
 		}
 		if a.Try(a.layout.simplest()) != nil { // or is reshaped from what the loops split
 			a.layout.isMerged = true

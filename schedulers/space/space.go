@@ -358,16 +358,6 @@ func (p *Space) sort() {
 	p.reorder(p.Order)
 }
 
-// SortAsDefined undoes sort.
-func (p *Space) SortAsDefined() {
-	back := make([]int, len(p.Order))
-	for k, d := range p.Order {
-		back[d] = k
-	}
-	p.reorder(back)
-	slices.Sort(p.Order)
-}
-
 // reorder puts at each place what is at the place that from says.
 func (p *Space) reorder(from []int) {
 	extents := p.Extents

@@ -123,7 +123,7 @@ func widenReads(s *schedule.Scheduled, h Pitch, widths map[core.ValID]int64) err
 			continue
 		}
 		if w := widths[f.TensorArgs(e)[k.Table]]; w > 1 {
-			if err := widen(s, v, h.Elements, w); err != nil {
+			if err := Widen(s, v, h.Elements, w); err != nil {
 				return err
 			}
 		}

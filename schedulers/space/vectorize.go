@@ -33,7 +33,7 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 		}
 		if e := f.Expr(f.Val(v).Def); e.Op.Class == core.Resize {
 			if w, ok := p.resizedWidth(f, e, inputs, h); ok {
-				if err := widen(s, v, h.Elements, w); err != nil {
+				if err := Widen(s, v, h.Elements, w); err != nil {
 					return err
 				}
 			}
@@ -50,7 +50,7 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 			w, isCopy = outputs[v]
 		}
 		if isCopy {
-			if err := widen(s, v, h.Elements, w); err != nil {
+			if err := Widen(s, v, h.Elements, w); err != nil {
 				return err
 			}
 		}
@@ -81,9 +81,9 @@ func (p *Space) resizedWidth(f *core.Fusion, e *core.Expr, inputs map[core.ValID
 	return w, true
 }
 
-// widen lets accesses of w elements make up the innermost loop of v, if that is a
+// Widen lets accesses of w elements make up the innermost loop of v, if that is a
 // step. Several accesses stay together, so that loads are under way at once.
-func widen(s *schedule.Scheduled, v core.ValID, elements, w int64) error {
+func Widen(s *schedule.Scheduled, v core.ValID, elements, w int64) error {
 	loop := s.Loop(v)
 	if len(loop) == 0 {
 		return nil

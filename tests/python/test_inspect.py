@@ -334,8 +334,8 @@ def test_dump_of_what_is_simulated(dumped):
 def test_dump_of_what_is_refused(dumped):
     texts = dumped(scan(), torch.ones(17), "scheduler_verbose,cuda_kernel,fusion_args,cuda_to_file")
     assert texts["fusion_args"] == "input 0 (tv0): f32 sizes [17] strides [1] on cpu\n"
-    assert texts["scheduler_verbose"].startswith("pointwise refuses: ")
-    assert texts["cuda_kernel"].startswith("no scheduler takes this fusion: torch computes it\n  pointwise: ")
+    assert texts["scheduler_verbose"].startswith("transpose refuses: ")
+    assert texts["cuda_kernel"].startswith("no scheduler takes this fusion: torch computes it\n  transpose: ")
     assert texts["cuda_to_file"] == texts["cuda_kernel"]
 
 

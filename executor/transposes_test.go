@@ -1,0 +1,159 @@
+package executor_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/fusionfuzz"
+)
+
+// randomTranspose returns a fusion that adds up tensors of one shape that lie in memory in
+// several orders, some with gaps, and stores the sum in some orders.
+func randomTranspose(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
+	t.Helper()
+	sizes := make([]int64, 2+r.IntN(3))
+	most := int64(30000)
+	for d := range sizes {
+		sizes[d] = min([]int64{1, 2, 3, 3, 4, 5, 7, 8, 16, 20, 31, 33, 40, 64, 77, 128, 131, 160}[r.IntN(18)], most)
+		most /= sizes[d]
+	}
+	if most > 8 {
+		sizes[r.IntN(len(sizes))] *= 1 + r.Int64N(min(most, 12))
+	}
+	types := []string{"bf16", "f32", "bf16", "f32", "f16", "f64", "i64", "c64", "bool", "i32", "c128"}
+	type tensor struct {
+		dtype string
+		order []int // of its dimensions in the common shape
+	}
+	var inputs []tensor
+	b := &strings.Builder{}
+	kind := types[r.IntN(len(types))]
+	isStatic, next := r.IntN(2) == 0, 0
+	var given [][]int64
+	var gaps []bool
+	for range 1 + r.IntN(3) {
+		x := tensor{kind, r.Perm(len(sizes))}
+		if r.IntN(5) == 0 {
+			x.dtype = types[r.IntN(5)]
+		}
+		hasGaps := r.IntN(5) == 0
+		var dims, contiguity []string
+		var shape []int64
+		for _, d := range x.order {
+			shape = append(shape, sizes[d])
+			n, c := "-1", "yes"
+			if isStatic {
+				n = fmt.Sprint(sizes[d])
+			}
+			if hasGaps {
+				c = "no"
+			}
+			if sizes[d] == 1 {
+				n, c = "1", "none"
+			}
+			dims, contiguity = append(dims, n), append(contiguity, c)
+		}
+		fmt.Fprintf(b, "%%%d = tensor %s [%s] contiguity=[%s]\n", next, x.dtype, strings.Join(dims, ", "), strings.Join(contiguity, ", "))
+		next++
+		inputs, given, gaps = append(inputs, x), append(given, shape), append(gaps, hasGaps)
+	}
+	add := func(format string, args ...any) int {
+		fmt.Fprintf(b, "%%%d = "+format+"\n", append([]any{next}, args...)...)
+		next++
+		return next - 1
+	}
+	ints := func(x []int) string { return strings.ReplaceAll(fmt.Sprint(x), " ", ", ") }
+	sum := -1
+	for i, x := range inputs {
+		v := i
+		if r.IntN(2) == 0 && len(inputs) > 1 {
+			v = add("neg %%%d", add("cast %%%d dtype=f32", v))
+		}
+		back := make([]int, len(x.order))
+		for k, d := range x.order {
+			back[d] = k
+		}
+		if !slices.IsSorted(back) {
+			v = add("permute %%%d dims=%s", v, ints(back))
+		}
+		if len(inputs) > 1 {
+			v = add("cast %%%d dtype=f32", v)
+		}
+		if sum >= 0 {
+			v = add("add %%%d, %%%d", sum, v)
+		}
+		sum = v
+	}
+	if r.IntN(3) == 0 && len(inputs) > 1 {
+		sum = add("cast %%%d dtype=%s", sum, types[r.IntN(5)])
+	}
+	outputs := []int{add("set %%%d", sum)}
+	for range r.IntN(3) {
+		outputs = append(outputs, add("set %%%d", add("permute %%%d dims=%s", sum, ints(r.Perm(len(sizes))))))
+	}
+	for _, o := range outputs {
+		fmt.Fprintf(b, "output %%%d\n", o)
+	}
+	f, err := core.Parse(b.String())
+	require.NoError(t, err, b.String())
+	f.Freeze()
+	c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), given...), Wild: true}
+	for i := range c.Inputs {
+		if !gaps[i] {
+			continue
+		}
+		in, step := &c.Inputs[i], int64(1)
+		for d := len(in.Strides) - 1; d >= 0; d-- {
+			in.Strides[d] = step
+			step *= in.Array.Shape[d] + []int64{0, 1, 8}[r.IntN(3)]
+		}
+		in.Storage = step + 1
+		in.Offset = r.Int64N(2)
+	}
+	return c
+}
+
+// TestDeviceTransposes has random transposes planned for a device of one processor, for which
+// tiles are worth it soon.
+func TestDeviceTransposes(t *testing.T) {
+	n := setting("DEVICE_TRANSPOSES", 100)
+	seed := uint64(setting("DEVICE_SEED", 5))
+	right, chosen := 0, map[string]int{}
+	for k := range n {
+		r := rand.New(rand.NewPCG(seed, uint64(k)))
+		c := randomTranspose(t, r)
+		s := newStage(t)
+		s.driver.Present[0].Processors = 1
+		e := s.executor(c.Fusion)
+		if ok, err := s.check(e, c, []int{0, 0, 0, 1}[r.IntN(4)], never); ok {
+			right++
+			if s.plan != nil {
+				choice, _ := s.plan.Inspection().Show("scheduler_verbose") // an error: there is no kernel
+				_, choice, _ = strings.Cut(choice, "chosen: ")
+				choice, _, _ = strings.Cut(choice, "\n")
+				chosen[choice]++
+				for _, kind := range []string{"transpose", "pointwise", "all"} {
+					if strings.Contains(choice, kind) {
+						chosen[kind]++
+					}
+				}
+			}
+		} else {
+			t.Log(err)
+		}
+		if t.Failed() {
+			t.Fatalf("program %d\n%s", k, c.Fusion)
+		}
+	}
+	for _, kind := range []string{"transpose", "pointwise", "all"} {
+		t.Log(kind, chosen[kind])
+	}
+	t.Log(chosen)
+	require.Equal(t, n, right)
+}

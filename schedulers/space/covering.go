@@ -1,0 +1,69 @@
+package space
+
+import (
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+// A covering is the space of an output that has the axes of all tensors of a segment.
+type covering struct {
+	space   *Space
+	err     error
+	missing core.ValID // what the output with most axes has not the axes of
+	widest  core.ValID
+}
+
+// Covering returns the space of an output of g from which all axes of g can be reached.
+// It is found once for a segment, and is not to be changed.
+//
+// Errors: a [scheduler.Refusals] of the scheduler called by, if there is no such output;
+// those of [New].
+func Covering(g *scheduler.Segment, by string) (*Space, error) {
+	c := scheduler.Remember(g, covering{}, func() *covering { return cover(g) })
+	if c.missing != core.NoVal {
+		f := g.Fusion
+		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, by, "reference", c.missing,
+			"%s has dimensions that output %s has not, and no other output has those of all tensors", f.Name(c.missing), f.Name(c.widest))}}
+	}
+	return c.space, c.err
+}
+
+func cover(g *scheduler.Segment) *covering {
+	outputs := widest(g.Fusion)
+	c := &covering{missing: core.NoVal, widest: outputs[0]}
+	for i, v := range outputs {
+		u, err := g.Uncovered(v)
+		if err == nil && u == core.NoVal {
+			c.missing = core.NoVal
+			c.space, err = New(g, v)
+		}
+		if err != nil || u == core.NoVal {
+			c.missing, c.err = core.NoVal, err
+			return c
+		}
+		if i == 0 {
+			c.missing = u
+		}
+	}
+	return c
+}
+
+// widest returns the outputs, those with most axes that are not broadcast first.
+func widest(f *core.Fusion) []core.ValID {
+	axes := func(v core.ValID) (n int) {
+		for _, a := range f.Axes(v) {
+			if f.Axis(a).Kind != core.Broadcast {
+				n++
+			}
+		}
+		return n
+	}
+	var outputs []core.ValID
+	for _, o := range f.Outputs() {
+		outputs = append(outputs, o.Val)
+	}
+	slices.SortStableFunc(outputs, func(v, w core.ValID) int { return axes(w) - axes(v) })
+	return outputs
+}

@@ -1,0 +1,61 @@
+package space
+
+// Inner returns the place along which neighbours of t are nearest to each other in memory,
+// or -1 if t has no place with several elements.
+func (p *Space) Inner(t *Tensor) int {
+	inner := -1
+	for k, n := range p.Extents {
+		if step := t.step(k); n > 1 && step > 0 && (inner < 0 || step < t.step(inner)) {
+			inner = k
+		}
+	}
+	return inner
+}
+
+// Outside returns the place along which memory of t goes on where it ends along place k, or
+// -1 if there is none.
+func (p *Space) Outside(t *Tensor, k int) int {
+	for j, n := range p.Extents {
+		if j != k && n > 1 && t.step(j) > 0 && t.GoesOn(j, k) {
+			return j
+		}
+	}
+	return -1
+}
+
+// GoesOn reports whether t comes to the next element along place j where it ends along
+// place k, or has one element for all of both.
+func (t *Tensor) GoesOn(j, k int) bool {
+	pair := Tensor{along: [][]piece{t.along[j], t.along[k]}}
+	return pair.isLinear(0, 2)
+}
+
+// IsFull reports whether t has an element of its own for each point of p.
+func (p *Space) IsFull(t *Tensor) bool {
+	return !t.isOpaque && !t.isPart && t.Elements() == p.Size(0, len(p.Extents))
+}
+
+// Arranged returns p with its places in another order, of which from tells what it has at
+// each place, and of the tensors those alone that has says.
+func (p *Space) Arranged(from []int, has func(*Tensor) bool) *Space {
+	q := &Space{Reference: p.Reference, Extents: p.Extents, piece: p.piece}
+	for _, k := range from {
+		q.Order = append(q.Order, p.Order[k])
+	}
+	for i := range p.Tensors {
+		if has(&p.Tensors[i]) {
+			q.Tensors = append(q.Tensors, p.Tensors[i])
+		}
+	}
+	q.reorder(from)
+	return q
+}
+
+// AsDefined returns p with its places in the order of the dimensions of the reference.
+func (p *Space) AsDefined() *Space {
+	back := make([]int, len(p.Order))
+	for k, d := range p.Order {
+		back[d] = k
+	}
+	return p.Arranged(back, func(*Tensor) bool { return true })
+}

@@ -1,0 +1,289 @@
+package transpose
+
+import (
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/space"
+)
+
+func (a *analysis) build(q Params) (*schedule.Scheduled, error) {
+	if q.Near < 1 || q.Far < 1 || q.Threads < 1 || q.Vector < 1 || q.Cell < 1 || q.Near*q.Far%(q.Threads*q.Vector) != 0 {
+		return nil, core.InvalidArgumentf("schedule(): %v is not possible", q)
+	}
+	return scheduler.Build(a.Segment.Fusion, func(s *schedule.Scheduled) error {
+		b := &builder{Params: q, layout: a.layout, s: s}
+		return b.schedule()
+	})
+}
+
+// A builder makes the schedule of a segment with its parameters.
+type builder struct {
+	Params
+	*layout
+	s         *schedule.Scheduled
+	exchanges []exchange
+}
+
+// An exchange is the copies by which a far tensor gets to near loops, or what they compute
+// to a far tensor.
+type exchange struct {
+	moved  core.ValID // loaded from memory, or stored to it, along the memory of the far tensor
+	turned core.ValID // the same in registers, transposed
+	tile   core.ValID // in shared memory
+	read   core.ValID // from the tile: in near loops of an input, in far ones of an output
+
+	isOutput bool
+	bytes    int64 // of an element
+}
+
+func (b *builder) schedule() error {
+	s := b.s
+	if _, err := scheduler.CacheOutputs(s); err != nil {
+		return err
+	}
+	for k := range b.far.Tensors {
+		if err := b.exchange(&b.far.Tensors[k]); err != nil {
+			return err
+		}
+	}
+	reference := b.referenceLoops()
+	if err := b.tiles(reference); err != nil {
+		return err
+	}
+	if err := scheduler.Spread(s, name, reference); err != nil {
+		return err
+	}
+	if err := b.steps(reference); err != nil {
+		return err
+	}
+	if err := b.near.Vectorize(s, b.nearPitch(b.Params)); err != nil {
+		return err
+	}
+	for _, x := range b.exchanges {
+		if err := b.access(x); err != nil {
+			return err
+		}
+	}
+	return scheduler.Finish(s, reference)
+}
+
+// exchange makes the copies of the far tensor t.
+func (b *builder) exchange(t *space.Tensor) error {
+	f := b.s.Fusion()
+	x := exchange{isOutput: t.IsOutput, bytes: t.Bytes}
+	var err error
+	after := func(v core.ValID, uses ...core.ValID) core.ValID {
+		if err != nil {
+			return v
+		}
+		v, err = b.s.CacheAfter(v, uses)
+		return v
+	}
+	if t.IsOutput {
+		x.moved = f.Outputs()[t.Place].Val
+		x.tile = after(f.TensorArgs(f.Expr(f.Val(x.moved).Def))[0], x.moved)
+		x.read = after(x.tile)
+		x.turned = after(x.read)
+	} else {
+		x.moved = after(f.Inputs()[t.Place])
+		x.turned = after(x.moved)
+		x.tile = after(x.turned)
+		x.read = after(x.tile)
+	}
+	if err == nil {
+		err = b.s.SetMemory(x.tile, schedule.Shared)
+	}
+	b.exchanges = append(b.exchanges, x)
+	return err
+}
+
+// referenceLoops returns the tensor of near loops that has all axes of the space.
+func (b *builder) referenceLoops() core.ValID {
+	f := b.s.Fusion()
+	v := f.Outputs()[b.place].Val
+	for _, x := range b.exchanges {
+		if x.moved == v {
+			return f.TensorArgs(f.Expr(f.Val(x.tile).Def))[0]
+		}
+	}
+	return v
+}
+
+// tiles gives v loops of blocks, of the far run in a tile and of the near one.
+func (b *builder) tiles(v core.ValID) error {
+	moves := map[int]int{}
+	for k, d := range b.near.Order {
+		moves[d] = k
+	}
+	n := scheduler.Nest{Schedule: b.s, Tensor: v}
+	n.Reorder(moves)
+	n.Merge(b.nearAt, len(b.near.Order)-b.nearAt)
+	n.Merge(b.farAt, b.nearAt-b.farAt)
+	if b.Whole && n.Err == nil {
+		if n.Err = b.s.PromiseLeast(v, b.farAt+1, b.Near); n.Err == nil {
+			n.Err = b.s.SplitWhole(v, b.farAt+1, b.Near)
+		}
+	} else if n.Err == nil {
+		n.Err = b.s.Split(v, b.farAt+1, b.Near, true)
+	}
+	if n.Err == nil {
+		n.Err = b.s.Split(v, b.farAt, b.Far, true)
+	}
+	n.Reorder(map[int]int{b.farAt + 1: b.farAt + 2}) // near blocks run fastest
+	n.Merge(0, b.farAt+2)
+	n.Parallelize(0, schedule.BIDx)
+	return n.Err
+}
+
+// steps gives all tensors their loops within a tile.
+func (b *builder) steps(reference core.ValID) error {
+	isFar := map[core.ValID]bool{}
+	for _, x := range b.exchanges {
+		for _, v := range x.far() {
+			isFar[v] = true
+		}
+		isFar[x.tile] = true
+	}
+	near := slices.DeleteFunc(slices.Clone(b.s.Tensors()), func(v core.ValID) bool { return isFar[v] })
+	if err := b.nearLoops(reference, false); err != nil {
+		return err
+	}
+	if refusals, err := b.s.TransformLike(reference, near); err != nil || len(refusals) > 0 {
+		return scheduler.Follow(name, refusals, err)
+	}
+	for _, x := range b.exchanges {
+		for _, v := range x.far() {
+			isTurned := v == x.read || !x.isOutput && v != x.moved
+			if err := b.farLoops(&x, v, isTurned); err != nil {
+				return err
+			}
+		}
+		if x.isOutput {
+			if err := b.nearLoops(x.tile, true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// far returns the tensors of x that are in loops along the memory of the far tensor.
+func (x *exchange) far() []core.ValID {
+	if x.isOutput {
+		return []core.ValID{x.read, x.turned, x.moved}
+	}
+	return []core.ValID{x.moved, x.turned, x.tile}
+}
+
+// nearLoops gives v blocks, steps of a thread, threads, and elements of a step, along the
+// memory of near tensors.
+func (b *builder) nearLoops(v core.ValID, isTile bool) error {
+	n := b.pieces(v)
+	if isTile {
+		b.lay(n)
+	}
+	n.Merge(1, len(n.names)-1)
+	n.names = []string{"block", "all"}
+	n.split("all", b.Near*b.Far, b.Vector, "step", "vector")
+	b.spread(n, "step", b.Near*b.Far/b.Vector)
+	return n.Err
+}
+
+// pieces returns the loops of v in a tile split as cells are: the far run into accesses of
+// columns, the near one into rows of a cell, unless that is whole.
+func (b *builder) pieces(v core.ValID) *nest {
+	n := &nest{scheduler.Nest{Schedule: b.s, Tensor: v}, []string{"block", "far", "near"}}
+	if !b.Whole {
+		n.split("near", b.Near, b.Cell, "cell", "row")
+		n.split("far", b.Far, b.Access, "access", "column")
+	}
+	return n
+}
+
+// spread spreads the loop called name, of count iterations, over threads.
+func (b *builder) spread(n *nest, name string, count int64) {
+	n.split(name, count, b.Threads, name, "thread")
+	n.run(name, schedule.Unroll)
+	n.run("thread", schedule.TIDx)
+}
+
+// farLoops gives v, of x, blocks, steps of a thread, threads, and a cell. Its innermost loop is
+// along the memory of the far tensor, or that of the near ones if it isTurned.
+func (b *builder) farLoops(x *exchange, v core.ValID, isTurned bool) error {
+	n := b.pieces(v)
+	if v == x.tile {
+		b.lay(n)
+	}
+	var inner int64
+	if b.Whole {
+		n.split("far", b.Far, b.Access, "access", "column")
+		if inner = b.Access; isTurned {
+			n.merge("column", "near", "row")
+			inner = b.rowOfWhole()
+			n.split("row", b.Access*b.Near, inner, "near", "column")
+		}
+		n.order("block", "access", "near", "column")
+		b.spread(n, "access", b.Far/b.Access)
+		n.run("near", schedule.Unroll)
+	} else {
+		outer, innermost := "row", "column"
+		if inner = b.Access; isTurned {
+			outer, innermost = innermost, outer
+			inner = b.Cell
+		}
+		n.order("block", "cell", "access", outer, innermost)
+		n.merge("cell", "access", "access")
+		b.spread(n, "access", b.Near*b.Far/(b.Cell*b.Access))
+		n.run(outer, schedule.Unroll)
+	}
+	switch {
+	case inner == 1:
+	case v == x.turned:
+		n.run(n.names[len(n.names)-1], schedule.Unroll)
+	default:
+		n.run(n.names[len(n.names)-1], schedule.Vectorize)
+	}
+	return n.Err
+}
+
+// rowOfWhole returns the elements of an access to the tile in far loops that have all of near
+// runs.
+func (b *builder) rowOfWhole() int64 {
+	w := int64(1)
+	for 2*w <= b.Cell && b.Access*b.Near%(2*w) == 0 {
+		w *= 2
+	}
+	return w
+}
+
+// lay lays out n, a tile, as near tensors lie in memory: in vectors of the rows of cells, of which
+// the column is permuted by the access of far tensors that they belong to.
+func (b *builder) lay(n *nest) {
+	if n.Err == nil {
+		n.Err = b.s.SetAllocation(n.Tensor, n.loop("block", "access", "far", "column", "cell", "near", "row"), nil)
+	}
+	row, column := n.at("access"), len(n.loop("block", "access", "column"))
+	if n.Err == nil && row > 0 && n.at("cell") > 0 {
+		n.Err = b.s.SwizzleXOR(n.Tensor, row, column)
+	}
+}
+
+// access gives the copies between registers and a tile in near loops the accesses that
+// vectors of the tile allow.
+func (b *builder) access(x exchange) error {
+	v := x.read
+	if x.isOutput {
+		v = x.tile
+	}
+	w := b.Vector
+	if !b.Whole {
+		w = min(w, b.Cell)
+	}
+	for w*x.bytes > accessBytes {
+		w /= 2
+	}
+	return space.Widen(b.s, v, b.Vector, w)
+}

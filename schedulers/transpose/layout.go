@@ -1,0 +1,135 @@
+package transpose
+
+import (
+	"cmp"
+	"slices"
+
+	"nvfuser_go/core"
+	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/space"
+)
+
+// A layout says which tensors are near and far, and along which places of the space each
+// group runs.
+type layout struct {
+	// near and far have the places of the space in an order of their own, and tensors: far
+	// those that are exchanged, near all others. The places of near are those outside of
+	// tiles, those of a far run, those of a near run; far has the latter two swapped.
+	near, far *space.Space
+
+	farAt, nearAt int  // the first places of the far run and of the near run, in near
+	place         int  // of the reference of the space among the outputs
+	isNearRow     bool // memory of near tensors goes on along the far run where a near run ends
+}
+
+// A group is the full tensors that lie along one place in memory.
+type group struct {
+	inner   int
+	bytes   int64 // of all of them
+	written int64 // of outputs
+	largest *space.Tensor
+	run     []int // places that it goes through, from the outermost
+}
+
+// leastShare is the part of the bytes that the smaller group has, at least.
+const leastShare = 0.1
+
+// leastPiece is what a run has, at least, if its tensor goes on along places that others
+// do not go on along.
+const leastPiece = 64
+
+// newLayout returns the layout of f with the space p.
+//
+// Errors: a [scheduler.Refusals], if it has not two groups.
+func newLayout(f *core.Fusion, p *space.Space) (*layout, error) {
+	refuse := func(rule string, v core.ValID, format string, args ...any) (*layout, error) {
+		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, rule, v, format, args...)}}
+	}
+	groups, total := groupsOf(p)
+	if len(groups) < 2 {
+		return refuse("one group", core.NoVal, "no two tensors with all dimensions have different ones innermost in memory")
+	}
+	near, far := &groups[0], &groups[1]
+	if float64(far.bytes) < leastShare*float64(total) {
+		return refuse("small group", far.largest.Val, "%s and what lies in memory as it does are less than a tenth of all bytes", f.Name(far.largest.Val))
+	}
+	near.run, far.run = []int{near.inner}, []int{far.inner}
+	near.grow(p, far)
+	far.grow(p, near)
+	l := &layout{place: slices.IndexFunc(f.Outputs(), func(o core.Output) bool { return o.Val == p.Reference })}
+	switch {
+	case !near.isRow(p, far) && far.isRow(p, near):
+		near, far = far, near
+	}
+	l.isNearRow = near.isRow(p, far)
+	isFar := func(t *space.Tensor) bool { return p.IsFull(t) && p.Inner(t) == far.inner }
+	var outside []int
+	for k := range p.Extents {
+		if !slices.Contains(near.run, k) && !slices.Contains(far.run, k) {
+			outside = append(outside, k)
+		}
+	}
+	l.near = p.Arranged(slices.Concat(outside, far.run, near.run), func(t *space.Tensor) bool { return !isFar(t) })
+	l.far = p.Arranged(slices.Concat(outside, near.run, far.run), isFar)
+	l.farAt, l.nearAt = len(outside), len(outside)+len(far.run)
+	return l, nil
+}
+
+// groupsOf returns the groups of the full tensors of p, those of most bytes first and of
+// equal ones what has more of outputs, and the bytes of all tensors.
+func groupsOf(p *space.Space) (groups []group, total int64) {
+	for i := range p.Tensors {
+		t := &p.Tensors[i]
+		bytes := t.Elements() * t.Bytes
+		total += bytes
+		inner := p.Inner(t)
+		if !p.IsFull(t) || inner < 0 {
+			continue
+		}
+		at := slices.IndexFunc(groups, func(g group) bool { return g.inner == inner })
+		if at < 0 {
+			at = len(groups)
+			groups = append(groups, group{inner: inner, largest: t})
+		}
+		g := &groups[at]
+		if t.IsOutput {
+			g.written += bytes
+		}
+		if g.bytes += bytes; t.Bytes > g.largest.Bytes {
+			g.largest = t
+		}
+	}
+	slices.SortStableFunc(groups, func(g, h group) int {
+		return cmp.Or(cmp.Compare(h.bytes, g.bytes), cmp.Compare(h.written, g.written))
+	})
+	return groups, total
+}
+
+// grow lets the run of g go on along places that all full tensors go on along, or as far as
+// it has few bytes, but not along those of other.
+func (g *group) grow(p *space.Space, other *group) {
+	for {
+		k := p.Outside(g.largest, g.run[0])
+		if k < 0 || slices.Contains(other.run, k) {
+			return
+		}
+		if g.size(p)*g.largest.Bytes >= leastPiece && slices.ContainsFunc(p.Tensors, func(t space.Tensor) bool { return p.IsFull(&t) && !t.GoesOn(k, g.run[0]) }) {
+			return
+		}
+		g.run = slices.Insert(g.run, 0, k)
+	}
+}
+
+// size returns the elements of a run.
+func (g *group) size(p *space.Space) int64 {
+	n := int64(1)
+	for _, k := range g.run {
+		n *= p.Extents[k]
+	}
+	return n
+}
+
+// isRow reports whether a run of g is short, and g goes on along that of other where it ends.
+func (g *group) isRow(p *space.Space, other *group) bool {
+	return len(g.run) == 1 && g.size(p) <= mostWhole && p.Outside(g.largest, g.run[0]) == other.inner
+}

@@ -1,0 +1,142 @@
+// Package transpose schedules segments of which inputs and outputs lie along different
+// dimensions in memory: permutes, and elementwise operations before and after.
+//
+// Its central types are [Params] and tile. The inputs and outputs that have an element
+// for each point are in two groups, by the dimension that lies innermost in memory. The
+// group with more bytes is the near one: all operations run in loops along its memory.
+// Each tensor of the other, far group is exchanged by way of a tile in shared memory, as
+// large as what a block has of it: an input is read along its own memory, and an output
+// written so. Both sides of the tile are moved by accesses as wide as memory allows: what
+// threads hold between memory of a far tensor and its tile they transpose in registers.
+//
+// # Invariants
+//
+//   - The tile of a far tensor lies as the near group does in memory, in vectors that no
+//     swizzle tears apart.
+//   - Tensors that have not an element for each point, or that lie along a third
+//     dimension, are read and written in the loops of the near group, element by element.
+//
+// It does not take reductions, resizes or gathers.
+package transpose
+
+import (
+	"fmt"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/space"
+)
+
+// Params are the choices for a segment.
+type Params struct {
+	Near, Far int64 // elements of a tile along the innermost dimensions of either group
+	Whole     bool  // the near one of these is all there is of it
+	Threads   int64 // of a block
+	Vector    int64 // elements of a step along the memory of the near group
+	Access    int64 // elements of an access along the memory of the far group
+	Cell      int64 // elements of a vector of the tile, along the memory of the near group
+}
+
+func (p Params) String() string {
+	near := fmt.Sprint(p.Near)
+	if p.Whole {
+		near = "all " + near
+	}
+	return fmt.Sprintf("transpose: tiles of %s by %d, %d threads, steps of %d elements, cells of %d by %d", near, p.Far, p.Threads, p.Vector, p.Cell, p.Access)
+}
+
+// Width is that of [scheduler.Vectorized].
+func (p Params) Width() int64 { return max(p.Vector, p.Access, p.Cell) }
+
+// Scheduler is the scheduler of this package.
+type Scheduler struct{}
+
+const name = "transpose"
+
+func (Scheduler) Name() string { return name }
+
+func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Refusal {
+	refusals := scheduler.CheckClasses(g.Fusion, name, exchanges)
+	if len(refusals) > 0 {
+		return refusals
+	}
+	if refusals = scheduler.CheckSegment(g.Fusion, name); len(refusals) > 0 {
+		return refusals
+	}
+	_, err := analyse(g).choose(device)
+	return scheduler.RefusalsOf(name, err)
+}
+
+// exchanges reports whether operations of class c have an element of the result for each of
+// the operands, at the same point.
+func exchanges(c core.Class) bool {
+	return scheduler.Maps(c) && c != core.Resize && c != core.Gather
+}
+
+func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
+	chosen, _ := analyse(g).choose(device)
+	return scheduler.AsParams(chosen)
+}
+
+// Recipe is that of [scheduler.Scheduler].
+func (Scheduler) Recipe(g *scheduler.Segment, params scheduler.Params) string {
+	a := analyse(g)
+	if a.err != nil {
+		return a.err.Error()
+	}
+	return a.recipe(params.(Params))
+}
+
+func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
+	a := analyse(g)
+	if a.err != nil {
+		return nil, a.err
+	}
+	return a.Take(params.(Params))
+}
+
+// An analysis is what is found out about a segment when it is accepted.
+type analysis struct {
+	scheduler.Attempts[Params]
+	layout *layout
+	err    error // why it is not accepted
+}
+
+// analyse returns the analysis of g, made once.
+func analyse(g *scheduler.Segment) *analysis {
+	return scheduler.Remember(g, Scheduler{}, func() *analysis {
+		a := &analysis{}
+		a.Attempts = scheduler.Attempts[Params]{Segment: g, Recipe: a.recipe, Build: a.build}
+		p, err := space.Covering(g, name)
+		if err == nil {
+			a.layout, err = newLayout(g.Fusion, p)
+		}
+		a.err = err
+		return a
+	})
+}
+
+// recipe has q and what build reads of the layout.
+func (a *analysis) recipe(q Params) string {
+	l := a.layout
+	var far []core.ValID
+	for i := range l.far.Tensors {
+		far = append(far, l.far.Tensors[i].Val)
+	}
+	return fmt.Sprint(q, l.near.Reference, l.near.Order, l.nearAt, l.farAt, l.place, far, l.nearPitch(q).Widths)
+}
+
+// choose returns the choices, of which the first can be applied, or why none can.
+func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
+	if a.err != nil {
+		return nil, a.err
+	}
+	f, p := a.Segment.Fusion, a.layout.near
+	if n, least := p.Size(0, len(p.Extents)), int64(fewest*device.Processors); n < least {
+		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "few elements", p.Reference,
+			"%s has %d elements, and tiles are worth it from %d on", f.Name(p.Reference), n, least)}}
+	}
+	all := a.layout.choose(device)
+	return a.First(all, all[len(all)-1])
+}
