@@ -43,7 +43,7 @@ def argsort(dtype: torch.dtype, m: int, n: int) -> Row:
 
 def topk(k: int, dtype: torch.dtype, m: int, n: int) -> Row:
     def define(fd, types, x):
-        return fd.ops.topk(x, k, 1)
+        return list(fd.ops.topk(x, k, 1))
 
     def check(inputs: Sequence[torch.Tensor], got: Sequence[torch.Tensor]) -> float:
         """The order of equal elements is left open, as eager has none."""
@@ -60,4 +60,8 @@ ROWS: list[Row] = [
     cumsum(F32, 65536, 2048),
     cumsum(BF16, 65536, 2048),
     cumsum(BF16, 65536, 1023),
+    argsort(F32, 4096, 1024),
+    argsort(F32, 4096, 4096),
+    topk(8, BF16, 16384, 256),
+    topk(50, F32, 4096, 4096),
 ]

@@ -175,7 +175,7 @@ func TestRefusals(t *testing.T) {
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "outer_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_outer_persistent", Rule: "operation", Sentence: "not both rows and columns are reduced"},
-			{By: "block_row", Rule: "operation", Sentence: "no row is scanned"},
+			{By: "block_row", Rule: "operation", Sentence: "no row is scanned or sorted"},
 		}},
 		{"slices of one tensor", slices, []int64{8, 8}, []core.Refusal{ // what one thread would copy in full
 			{By: "transpose", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of slice(), a resize operation"},
@@ -184,7 +184,7 @@ func TestRefusals(t *testing.T) {
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "outer_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_outer_persistent", Rule: "operation", Sentence: "not both rows and columns are reduced"},
-			{By: "block_row", Rule: "operation", Sentence: "no row is scanned"},
+			{By: "block_row", Rule: "operation", Sentence: "no row is scanned or sorted"},
 		}},
 		{"loops that do not lead from one to the other", split, []int64{20, 320, 1, 50}, []core.Refusal{
 			{By: "transpose", Rule: "one group", Sentence: "no two tensors with all dimensions have different ones innermost in memory"},
@@ -193,7 +193,7 @@ func TestRefusals(t *testing.T) {
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "outer_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_outer_persistent", Rule: "operation", Sentence: "not both rows and columns are reduced"},
-			{By: "block_row", Rule: "operation", Sentence: "no row is scanned"},
+			{By: "block_row", Rule: "operation", Sentence: "no row is scanned or sorted"},
 		}},
 		{"scan", scanned, []int64{40000}, []core.Refusal{
 			{By: "transpose", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of cumsum(), a scan operation"},

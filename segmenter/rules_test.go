@@ -132,7 +132,8 @@ func TestRules(t *testing.T) {
 		{"an output that is an input", matrix + "output %0", nil},
 		{"what is not needed", matrix + "%1 = exp %0\n%2 = sin %0\noutput %2", []string{"kernel: sin"}},
 		{"what only tensors without elements need", matrix + "%1 = exp %0\n%2, %3 = topk %1 k=0 dim=1 largest=true sorted=true\noutput %2", nil},
-		{"argsort is a call", matrix + "%1 = exp %0\n%2 = argsort %1 dim=1 descending=false stable=true\noutput %2", []string{"kernel: exp", "torch call: argsort"}},
+		{"rows are sorted in a kernel", matrix + "%1 = exp %0\n%2 = argsort %1 dim=1 descending=false stable=true\noutput %2", []string{"kernel: exp argsort"}},
+		{"argsort of columns is a call", matrix + "%1 = exp %0\n%2 = argsort %1 dim=0 descending=false stable=true\noutput %2", []string{"kernel: exp", "torch call: argsort"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -94,6 +94,13 @@ func (p *printer) render(v *kir.Value) text {
 		return p.operation(v)
 	case kir.Shuffle:
 		return p.shuffle(v)
+	case kir.Order:
+		p.need("orderOf")
+		code := atom("orderOf(%s)", p.value(v.Args[0]).code)
+		if p.k.Values[v.Args[0]].DType == dtype.BFloat16 {
+			return atom("(%s >> 16)", code.code)
+		}
+		return code
 	}
 	stored := p.random(v)
 	return p.fromStored(v.DType, stored, false)

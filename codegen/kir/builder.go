@@ -276,6 +276,12 @@ func (b *Builder) ShuffleAt(v ValueID, at scalar.ID, width int) ValueID {
 	return b.Value(Value{Kind: Shuffle, DType: b.kernel.Values[v].DType, Args: []ValueID{v}, Mode: ShuffleAt, Index: at, Width: width})
 }
 
+// Order adds the integer by which an element is compared.
+func (b *Builder) Order(v ValueID) ValueID {
+	t, _ := OrderType(b.kernel.Values[v].DType)
+	return b.Value(Value{Kind: Order, DType: t, Args: []ValueID{v}})
+}
+
 // Store adds the assignment of a value to an element.
 func (b *Builder) Store(v ValueID, id BufferID, coords ...scalar.ID) {
 	b.Add(Assign{Dst: b.At(id, coords...), Value: v})

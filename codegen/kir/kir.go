@@ -177,6 +177,7 @@ const (
 	Operation                   // Op of Args, computed in the row's compute type; result of DType
 	Shuffle                     // Args[0] as held by another lane: see Mode, Index
 	Random                      // element Index of the stream of Op; Args are its two parameters
+	Order                       // an integer that is greater where Args[0], a real number, is: see [OrderType]
 )
 
 // A ShuffleMode tells which lane a Shuffle reads.

@@ -254,6 +254,8 @@ func (p *printer) value(id ValueID) string {
 			return fmt.Sprintf("%s(%s)", v.DType.Text(), p.values(v.Args))
 		}
 		return fmt.Sprintf("%s%s(%s)", flag(v.Approximate, "~"), opName(v.Op), p.values(v.Args))
+	case Order:
+		return fmt.Sprintf("order(%s)", p.values(v.Args))
 	case Shuffle:
 		lane := fmt.Sprint(v.Int)
 		if v.Mode == ShuffleAt {

@@ -341,6 +341,11 @@ func (v *verifier) types(id ValueID, x *Value) {
 		}
 	case Random:
 		v.random(x)
+	case Order:
+		of := v.k.Values[x.Args[0]].DType
+		if want, _ = OrderType(of); of.IsComplex() {
+			v.problem("elements of %v have no order", of)
+		}
 	}
 	if want != dtype.Null && want != x.DType {
 		v.problem("value %d is a %v and declared as a %v", id, want, x.DType)

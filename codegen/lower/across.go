@@ -25,7 +25,8 @@ type exchange struct {
 	count  int64         // of parts
 	parts  []kir.BufferID
 
-	check func(*context) error // in the loops; may be nil
+	scanned *line    // of a scan
+	sorted  *sorting // of a sort
 }
 
 // across returns the thread and block types that id is reduced over.
@@ -229,8 +230,8 @@ func (l *lowering) collect(x *exchange) error {
 			return l.open(loops[0], func() error { return emit(loops[1:]) })
 		}
 		c := l.context(l.f.Expr(x.id).Out[0], false)
-		if x.check != nil {
-			if err := x.check(c); err != nil {
+		if x.scanned != nil {
+			if err := x.scanned.inOrder(c); err != nil {
 				return err
 			}
 		}

@@ -12,7 +12,7 @@ func (a *Analysis) checkOperations() error {
 	for _, id := range a.f.Order() {
 		e := a.f.Expr(id)
 		switch e.Op.Class {
-		case core.Elementwise, core.Reduction, core.View, core.Resize, core.Gather, core.Factory, core.Random, core.Scan:
+		case core.Elementwise, core.Reduction, core.View, core.Resize, core.Gather, core.Factory, core.Random, core.Scan, core.Sort:
 		default:
 			return a.refuse("operation", e.Out[0], "%s is the result of %s(), which this build does not compute in a kernel", a.f.Name(e.Out[0]), e.Op.Name)
 		}

@@ -30,7 +30,10 @@ type line struct {
 // dimOf returns the dimension along which e needs its operand whole, if its results are
 // computed from the elements that all threads of a line have.
 func dimOf(e *core.Expr) (int, bool) {
-	if e.Op.Class == core.Scan {
+	switch {
+	case e.Op == core.TopkOp:
+		return int(e.Args[2].Int), true
+	case e.Op.Class == core.Scan || e.Op.Class == core.Sort:
 		return int(e.Args[1].Int), true
 	}
 	return 0, false
@@ -50,10 +53,12 @@ func (l *lowering) lines(n *schedule.Nest) error {
 		if y == nil || err != nil {
 			return err
 		}
-		if err := l.collect(y.x); err != nil {
-			return err
+		if e.Op.Class == core.Sort {
+			err = y.sort()
+		} else if err = l.collect(y.x); err == nil {
+			err = y.scan()
 		}
-		if err := y.scan(); err != nil {
+		if err != nil {
 			return err
 		}
 		l.exchanged[id] = y.x
@@ -67,7 +72,7 @@ func (l *lowering) line(id core.ExprID, n *schedule.Nest) (*line, error) {
 	v := e.Out[0]
 	dim, _ := dimOf(e)
 	y := &line{axis: l.f.Val(v).Domain.Root[dim], steps: 1, each: 1, threads: 1,
-		x: &exchange{id: id, fold: l.fold(e), across: []schedule.Parallel{schedule.TIDx}, count: 1}}
+		x: &exchange{id: id, across: []schedule.Parallel{schedule.TIDx}, count: 1}}
 	y.meeting = &meeting{lowering: l, v: v, list: []*exchange{y.x}, ranks: 1}
 	isSpread := false
 	for _, a := range l.tensors[v].loop {
@@ -108,7 +113,9 @@ func (l *lowering) line(id core.ExprID, n *schedule.Nest) (*line, error) {
 		y.steps, y.each = 1, y.x.count
 		y.x.across = nil
 	}
-	y.x.check = y.inOrder
+	if e.Op.Class == core.Scan {
+		y.x.scanned, y.x.fold = y, l.fold(e)
+	}
 	return y, y.split(y.x.across)
 }
 
@@ -286,6 +293,9 @@ func (c *context) storeOfLine(x *exchange) error {
 	}
 	c.redundant = g.redundant
 	return c.under(&guarded{id: x.id, g: g}, c.holds(g), func() error {
+		if x.sorted != nil {
+			return c.storeSorted(x)
+		}
 		v := c.tensor.v
 		dst, err := c.write(v)
 		if err == nil {

@@ -3,6 +3,7 @@ package lower
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -58,6 +59,53 @@ func TestScans(t *testing.T) {
 					require.NoError(t, scheduleLine(s, tv(s, 2), c))
 					_, err := checkWith(s, f, fusionfuzz.Inputs(f, 7, []int64{5, n}), Options{})
 					require.NoError(t, err, "%v %v init %s, %d elements", x, c, init, n)
+				}
+			}
+		}
+	}
+}
+
+// scheduleSort keeps the operand of what defines reference in shared memory, and gives it
+// and the results the loops of c.
+func scheduleSort(s *schedule.Scheduled, reference core.ValID, c lineCase) error {
+	f := s.Fusion()
+	e := f.Expr(f.Val(reference).Def)
+	cache, err := s.CacheAfter(f.TensorArgs(e)[0], []core.ValID{reference})
+	if err == nil {
+		err = s.SetMemory(cache, schedule.Shared)
+	}
+	tensors := append(slices.Clone(e.Out), cache)
+	for _, o := range f.Outputs() {
+		v, e := s.CacheBefore(o.Val)
+		tensors, err = append(tensors, v, o.Val), errors.Join(err, e)
+	}
+	for _, v := range tensors {
+		if len(s.Loop(v)) > 2 || err != nil { // with the other result
+			continue
+		}
+		err = errors.Join(s.SplitWhole(v, 1, c.capacity()), s.Split(v, 2, c.each, true), s.Split(v, 2, c.threads, true), s.Split(v, 0, c.rows, true),
+			s.Parallelize(v, 0, schedule.BIDx), s.Parallelize(v, 1, schedule.TIDy), s.Parallelize(v, -2, schedule.TIDx))
+	}
+	return errors.Join(err, s.InlineMost(nil, nil))
+}
+
+// TestSorts sorts rows of each kind of record, by one thread, lanes and warps.
+func TestSorts(t *testing.T) {
+	for _, dtype := range []string{"bf16", "f32", "f64", "i64", "bool", "u64"} {
+		for i, c := range []lineCase{{1, 1, 8, 4}, {1, 4, 2, 8}, {1, 8, 1, 4}, {1, 32, 4, 1}, {1, 64, 4, 2}, {1, 128, 1, 1}} {
+			for j, n := range []int64{0, 1, min(c.each+1, c.capacity()), c.capacity() - 1, c.capacity()} {
+				texts := []string{fmt.Sprintf("%%1 = argsort %%0 dim=1 descending=%t stable=true\noutput %%1\n", (i+j)%2 == 0)}
+				for _, k := range []int64{2, 3, n} { // one would be a broadcast, along which there are no threads
+					if k <= n && k > 1 {
+						texts = append(texts, fmt.Sprintf("%%1, %%2 = topk %%0 k=%d dim=1 largest=%t sorted=true\noutput %%1\noutput %%2\n", k, (i+j)%2 == 0))
+					}
+				}
+				for _, text := range texts {
+					s := parsed(t, fmt.Sprintf("%%0 = tensor %s [-1, -1] contiguity=[yes, yes]\n", dtype)+text)
+					f := frozen(s)
+					require.NoError(t, scheduleSort(s, tv(s, 1), c))
+					_, err := checkWith(s, f, fusionfuzz.Inputs(f, 7, []int64{5, n}), Options{})
+					require.NoError(t, err, "%s %v, %d elements: %s", dtype, c, n, text)
 				}
 			}
 		}

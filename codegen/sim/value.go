@@ -121,6 +121,14 @@ func (p *program) value(at *statement, v *kir.Value, where map[kir.ValueID]*lane
 		return func(b *block) { b.shuffle(&s, out, args[0]) }, out, nil
 	case kir.Random:
 		return p.random(v, args, where)
+	case kir.Order:
+		out := p.temporary(v.DType)
+		return func(b *block) {
+			b.merge(out, args[0])
+			for _, l := range b.lanes {
+				out.i[l] = kir.OrderOf(args[0].get(int(l)))
+			}
+		}, out, nil
 	}
 	out := p.temporary(v.DType)
 	f := operation(v.Op, out, args)

@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/schedule"
 	"nvfuser_go/schedulers/scheduler"
 	"nvfuser_go/schedulers/space"
@@ -97,9 +98,10 @@ type analysis struct {
 
 // Facts are what is known of a fusion, whatever the sizes.
 type facts struct {
-	reference core.ValID // the first result that needs all of a row
+	reference core.ValID // has the rows: the first result that needs all of one, or what topk reads
 	dim       int        // of it, along the rows
 	words     int64      // registers of an element of the widest type
+	record    int64      // bytes of what is sorted for an element; 0: nothing is sorted
 	err       error
 }
 
@@ -131,7 +133,7 @@ func find(g *scheduler.Segment) facts {
 	}
 	lines := operations(f)
 	if len(lines) == 0 {
-		return refuse("operation", core.NoVal, "no row is scanned")
+		return refuse("operation", core.NoVal, "no row is scanned or sorted")
 	}
 	if refusals = scheduler.CheckClasses(f, name, isTaken); len(refusals) > 0 {
 		return facts{err: &scheduler.Refusals{List: refusals}}
@@ -140,29 +142,73 @@ func find(g *scheduler.Segment) facts {
 	if err != nil {
 		return facts{err: err}
 	}
-	x := facts{reference: lines[0].Out[0], dim: dimOf(lines[0]), words: 1}
+	first := lines[0]
+	x := facts{reference: first.Out[0], dim: dimOf(first), words: 1}
+	shorter := shortened(f)
+	for _, e := range lines {
+		if e.Op == core.TopkOp {
+			first, x.reference, x.dim = e, f.TensorArgs(e)[0], dimOf(e)
+		}
+	}
 	row := f.Axes(x.reference)[x.dim]
 	for _, e := range lines {
-		v := e.Out[0]
-		if d := dimOf(e); d >= len(f.Axes(v)) || m.Exact(f.Axes(v)[d]) != m.Exact(row) {
-			return refuse("two axes", v, "%s and %s need rows along different dimensions", f.Name(x.reference), f.Name(v))
+		v, d := f.TensorArgs(e)[0], dimOf(e)
+		switch {
+		case shorter[v] || m.Exact(f.Axes(v)[d]) != m.Exact(row) || e.Op == core.TopkOp && e != first:
+			return refuse("two axes", e.Out[0], "%s and %s need rows along different dimensions", f.Name(first.Out[0]), f.Name(e.Out[0]))
+		case e.Op == core.TopkOp && f.Axis(f.Axes(e.Out[0])[d]).Kind == core.Broadcast:
+			return refuse("one element", e.Out[0], "%s has one element of each row, which is a reduction", f.Name(e.Out[0]))
+		case e.Op.Class == core.Sort:
+			x.record = max(x.record, recordOf(f.Val(v).DType))
 		}
-		x.words = max(x.words, int64(f.Val(v).DType.Size())/4)
+		x.words = max(x.words, int64(f.Val(e.Out[0]).DType.Size())/4)
 	}
-	switch u, err := g.Uncovered(x.reference); {
-	case err != nil:
-		return facts{err: err}
-	case u != core.NoVal:
-		return refuse("reference", u, "%s has dimensions that are not those of %s", f.Name(u), f.Name(x.reference))
+	for _, side := range []struct {
+		reference core.ValID
+		isShorter bool
+	}{{x.reference, false}, {first.Out[0], true}} {
+		switch u, err := g.UncoveredAmong(side.reference, func(v core.ValID) bool { return shorter[v] == side.isShorter }); {
+		case err != nil:
+			return facts{err: err}
+		case u != core.NoVal:
+			return refuse("reference", u, "%s has dimensions that are not those of %s", f.Name(u), f.Name(side.reference))
+		}
 	}
 	return x
+}
+
+// recordOf returns the bytes of what is sorted for an element of type t: its order and its
+// position.
+func recordOf(t dtype.Type) int64 {
+	switch {
+	case t.Size() == 8:
+		return 12
+	case t.IsBool() || t == dtype.BFloat16:
+		return 4
+	}
+	return 8
+}
+
+// shortened returns what is computed from the first elements of rows, of which there are
+// fewer than rows have elements.
+func shortened(f *core.Fusion) map[core.ValID]bool {
+	shorter := map[core.ValID]bool{}
+	for _, id := range f.Order() {
+		e := f.Expr(id)
+		if e.Op == core.TopkOp || slices.ContainsFunc(f.TensorArgs(e), func(v core.ValID) bool { return shorter[v] }) {
+			for _, v := range e.Out {
+				shorter[v] = true
+			}
+		}
+	}
+	return shorter
 }
 
 // isTaken reports whether the scheduler takes operations of a class: those by which threads
 // need no more than elements of their own, and those that need a row.
 func isTaken(c core.Class) bool {
 	switch c {
-	case core.Elementwise, core.View, core.Factory, core.Random, core.Scan:
+	case core.Elementwise, core.View, core.Factory, core.Random, core.Scan, core.Sort:
 		return true
 	}
 	return false
@@ -172,7 +218,7 @@ func isTaken(c core.Class) bool {
 func operations(f *core.Fusion) []*core.Expr {
 	var all []*core.Expr
 	for _, id := range f.Order() {
-		if e := f.Expr(id); e.Op.Class == core.Scan {
+		if e := f.Expr(id); e.Op.Class == core.Scan || e.Op.Class == core.Sort {
 			all = append(all, e)
 		}
 	}
@@ -180,7 +226,12 @@ func operations(f *core.Fusion) []*core.Expr {
 }
 
 // dimOf returns the dimension of the rows that e needs.
-func dimOf(e *core.Expr) int { return int(e.Args[1].Int) }
+func dimOf(e *core.Expr) int {
+	if e.Op == core.TopkOp {
+		return int(e.Args[2].Int)
+	}
+	return int(e.Args[1].Int)
+}
 
 // lie finds how tensors lie in memory along the rows.
 func (a *analysis) lie() error {

@@ -8,12 +8,14 @@ import (
 )
 
 const (
-	warp        = 32
-	fewElements = 8   // of a thread along a row, where it may have more threads
-	mostWords   = 64  // registers for elements of a thread
-	mostThreads = 512 // of a row: with more of them there are fewer registers for each
-	block       = 128 // threads of a block, at least
-	smallRows   = 256 // the same of rows that are less than a warp's
+	warp         = 32
+	fewElements  = 8        // of a thread along a row, where it may have more threads
+	mostWords    = 64       // registers for elements of a thread
+	mostThreads  = 512      // of a row: with more of them there are fewer registers for each
+	block        = 128      // threads of a block, at least
+	smallRows    = 256      // the same of rows that are less than a warp's
+	sortElements = 8        // of a thread that sorts
+	mostRecords  = 64 << 10 // bytes of the records of a row, which are twice in shared memory
 )
 
 // buckets are the numbers of steps of a thread that kernels are made for: rows of similar
@@ -32,6 +34,9 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 		} else {
 			count *= a.space.Extents[k]
 		}
+	}
+	if a.facts.record > 0 {
+		return a.chooseSort(length, count, device)
 	}
 	vector := a.space.Cheapest(len(a.space.Order)-1, 1).Elements
 	for vector > 1 && vector > length {
@@ -68,15 +73,41 @@ func (a *analysis) fit(length, count, e int64, device scheduler.Device) (Params,
 	}
 	at, _ := slices.BinarySearch(buckets, steps)
 	p.Steps = buckets[min(at, len(buckets)-1)]
+	p.Rows = a.rowsOf(p, count, device)
+	return p, p.capacity() >= length
+}
+
+// chooseSort returns the choice for count rows of length elements that are sorted, or why
+// there is none.
+func (a *analysis) chooseSort(length, count int64, device scheduler.Device) ([]Params, error) {
+	capacity := int64(1)
+	for capacity < length {
+		capacity *= 2
+	}
+	p := Params{Vector: min(capacity, sortElements), Steps: 1}
+	p.Threads = capacity / p.Vector
+	if p.Threads > int64(device.Threads) || capacity*a.facts.record > mostRecords {
+		f := a.g.Fusion
+		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "row too long", a.facts.reference,
+			"the rows of %s have %d elements, and a block sorts %d at most", f.Name(a.facts.reference), length, min(mostRecords/a.facts.record, sortElements*int64(device.Threads)))}}
+	}
+	p.Rows = a.rowsOf(p, count, device)
+	return a.attempts.First([]Params{p}, p)
+}
+
+// rowsOf returns the rows of a block: enough for a block of threads, if there are blocks
+// enough then.
+func (a *analysis) rowsOf(p Params, count int64, device scheduler.Device) int64 {
+	if len(a.space.Order) == 1 {
+		return 1
+	}
 	threads := int64(block)
 	if p.Threads < warp {
 		threads = smallRows
 	}
-	if p.Rows = max(threads/p.Threads, 1); len(a.space.Order) == 1 {
-		p.Rows = 1
+	rows := max(threads/p.Threads, 1)
+	for rows > 1 && scheduler.CeilDiv(count, rows) < int64(device.Processors) && rows/2*p.Threads >= warp {
+		rows /= 2
 	}
-	for p.Rows > 1 && scheduler.CeilDiv(count, p.Rows) < int64(device.Processors) && p.Rows/2*p.Threads >= warp {
-		p.Rows /= 2
-	}
-	return p, p.capacity() >= length
+	return rows
 }

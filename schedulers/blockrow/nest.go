@@ -1,6 +1,8 @@
 package blockrow
 
 import (
+	"slices"
+
 	"nvfuser_go/core"
 	"nvfuser_go/core/schedule"
 	"nvfuser_go/schedulers/scheduler"
@@ -15,15 +17,35 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	if err != nil {
 		return err
 	}
+	f := s.Fusion()
 	reference := a.facts.reference
 	if v, ok := instead[reference]; ok {
 		reference = v
 	}
-	if err := a.loops(s, reference, p); err != nil {
+	var first core.ValID // of the results of topk
+	isShort := false
+	for _, e := range operations(f) {
+		if e.Op.Class != core.Sort {
+			continue
+		}
+		cache, err := s.CacheAfter(f.TensorArgs(e)[0], e.Out[:1])
+		if err == nil {
+			err = s.SetMemory(cache, schedule.Shared)
+		}
+		if err != nil {
+			return err
+		}
+		if e.Op == core.TopkOp {
+			reference, first, isShort = cache, e.Out[0], true
+		}
+	}
+	if err := a.spread(s, reference, p, false); err != nil {
 		return err
 	}
-	if err := scheduler.Spread(s, name, reference); err != nil {
-		return err
+	if isShort {
+		if err := a.spread(s, first, p, true); err != nil {
+			return err
+		}
 	}
 	if err := a.space.Vectorize(s, a.pitch(p.Vector)); err != nil {
 		return err
@@ -32,6 +54,18 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 		return err
 	}
 	return s.InlineMost(nil, nil)
+}
+
+// spread gives reference its loops, and those tensors that have its rows: those that are
+// computed from the first elements of rows, or the others.
+func (a *analysis) spread(s *schedule.Scheduled, reference core.ValID, p Params, isShort bool) error {
+	if err := a.loops(s, reference, p); err != nil {
+		return err
+	}
+	shorter := shortened(s.Fusion())
+	like := slices.DeleteFunc(slices.Clone(s.Tensors()), func(v core.ValID) bool { return shorter[v] != isShort })
+	refusals, err := s.TransformLike(reference, like)
+	return scheduler.Follow(name, refusals, err)
 }
 
 // loops gives v loops: blocks of rows, rows, steps of a thread, threads, and elements of a

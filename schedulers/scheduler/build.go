@@ -246,6 +246,11 @@ func ParallelizeLike(s *schedule.Scheduled, reference core.ValID, tensors []core
 // axes of reference do not lead to: through operations that keep it, and through
 // the splits and merges of reshapes. It returns [core.NoVal] if there is none.
 func (g *Segment) Uncovered(reference core.ValID) (core.ValID, error) {
+	return g.UncoveredAmong(reference, func(core.ValID) bool { return true })
+}
+
+// UncoveredAmong is [Segment.Uncovered] of the tensors that are asked for.
+func (g *Segment) UncoveredAmong(reference core.ValID, asked func(core.ValID) bool) (core.ValID, error) {
 	m, err := g.Mapping()
 	if err != nil {
 		return core.NoVal, err
@@ -278,7 +283,7 @@ func (g *Segment) Uncovered(reference core.ValID) (core.ValID, error) {
 		}
 	}
 	for _, v := range m.Scheduled().Tensors() {
-		if !f.Val(v).Input && slices.ContainsFunc(f.Val(v).Domain.Logical, func(a core.AxisID) bool { return !isCovered(a) }) {
+		if !f.Val(v).Input && asked(v) && slices.ContainsFunc(f.Val(v).Domain.Logical, func(a core.AxisID) bool { return !isCovered(a) }) {
 			return v, nil
 		}
 	}

@@ -17,13 +17,13 @@ def measured(fd: FusionDefinition, inputs: list) -> list[float | None]:
 
 
 def updated(x: torch.Tensor) -> FusionDefinition:
-    """Doubles x in place, draws as many random numbers, and has torch sum along rows between two kernels."""
+    """Doubles x in place, draws as many random numbers, and has torch sum along columns between two kernels."""
     with FusionDefinition() as fd:
         t = fd.from_pytorch(x)
         fd.add_output(fd.ops.mul(t, 2.0), t)
         shape = fd.ops.shape(t)
         fd.add_output(fd.ops.uniform(0.0, 1.0, shape=shape, dtype=DataType.Float))
-        fd.add_output(fd.ops.neg(fd.ops.cumsum(fd.ops.exp(t), 1)))
+        fd.add_output(fd.ops.neg(fd.ops.cumsum(fd.ops.exp(t), 0)))
     return fd
 
 
@@ -41,7 +41,7 @@ def test_explain_changes_nothing() -> None:
         assert all(1 < us < 1000 for us in times), times
     outputs = execute(fd, [x])
     assert torch.equal(x, 2 * kept)
-    torch.testing.assert_close(outputs[-1], -kept.exp().cumsum(1))
+    torch.testing.assert_close(outputs[-1], -kept.exp().cumsum(0))
 
 
 @pytest.mark.cuda

@@ -234,12 +234,12 @@ NUMBERS = [
 @pytest.mark.parametrize("kind, dtype, values", NUMBERS)
 def test_numbers_differ_from_call_to_call(kind: DataType, dtype: DataType, values: list) -> None:
     with FusionDefinition() as fd:
-        x = fd.define_tensor([-1], [True], dtype)
+        x = fd.define_tensor([-1, -1], [True, True], dtype)
         s = fd.define_scalar(dtype=kind)
         fd.add_output(fd.ops.cumsum(x, 0, init=s))
     calls = []
     types = {DataType.Float: torch.float32, DataType.Int: torch.int64, DataType.Bool: torch.bool}
-    x = torch.tensor([1, 2, 3]).to(types.get(dtype, torch.complex128))
+    x = torch.tensor([[1, 2], [3, 0], [5, 4]]).to(types.get(dtype, torch.complex128))
 
     def recording(spec: str, views: tuple, device: torch.device) -> Callable:
         calls.append(json.loads(spec))

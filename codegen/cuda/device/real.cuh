@@ -34,6 +34,34 @@ __device__ inline float maximum(float x, float y) {
 #endif
 }
 
+//@ orderOf
+// An integer that is greater where x is. Zeros have one, and so have NaNs, above all others.
+__device__ inline int orderOf(float x) {
+  const int code = int(__float_as_uint(x));
+  return x != x ? 0x7fffffff : x == 0 ? 0 : code < 0 ? code ^ 0x7fffffff : code;
+}
+
+__device__ inline long long orderOf(double x) {
+  const long long code = __double_as_longlong(x);
+  return x != x ? 0x7fffffffffffffffll : x == 0 ? 0 : code < 0 ? code ^ 0x7fffffffffffffffll : code;
+}
+
+__device__ inline int orderOf(bool x) {
+  return x;
+}
+
+__device__ inline int orderOf(int x) {
+  return x;
+}
+
+__device__ inline long long orderOf(long long x) {
+  return x;
+}
+
+__device__ inline long long orderOf(unsigned long long x) {
+  return (long long)(x ^ (1ull << 63));
+}
+
 //@ real.floorMod
 // The remainder of x / y rounded down, which has the sign of y.
 __device__ inline float floorMod(float x, float y) {
