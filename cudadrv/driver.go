@@ -116,7 +116,19 @@ type Compiled struct {
 
 // LoadOptions are attributes of a function.
 type LoadOptions struct {
-	DynamicShared int // bytes that launches may ask for at most
+	DynamicShared int          // bytes that launches may ask for at most
+	Cluster       LargeCluster // that launches have; zero: of PortableCluster blocks or fewer, or none
+}
+
+// PortableCluster is how many blocks a cluster has at most whose function does not opt in to
+// more.
+const PortableCluster = 8
+
+// A LargeCluster is one of more than PortableCluster blocks along x. Whether a device has room
+// for any depends on what is left of its processors: it is asked when the function is loaded.
+type LargeCluster struct {
+	Blocks, Threads int // of the cluster, of each block
+	Shared          int // bytes of dynamic shared memory of each block
 }
 
 // A Function is a kernel on a device. It is never unloaded: that would wait for
@@ -130,4 +142,5 @@ type Function struct {
 	SharedBytes     int // static, of a block
 	MaxThreads      int // of a block, as its registers allow
 	CodeBytes       int // instructions; 0: it is not known
+	Clusters        int // of LoadOptions.Cluster that the device holds at once; 0: none, or it was not asked
 }

@@ -29,6 +29,14 @@ func (l *LaunchBlock) Blocks() int64 {
 	return int64(l.Grid[0]) * int64(l.Grid[1]) * int64(l.Grid[2])
 }
 
+// LargeCluster returns what the function of the launch opts in to, zero if it need not.
+func (l *LaunchBlock) LargeCluster() LargeCluster {
+	if l.Cluster[0] <= PortableCluster {
+		return LargeCluster{}
+	}
+	return LargeCluster{Blocks: int(l.Cluster[0]), Threads: int(l.Threads()), Shared: int(l.Shared)}
+}
+
 // A Patch is a part of the parameter structure that a call fills in.
 type Patch struct {
 	Offset int // a multiple of Size

@@ -161,10 +161,7 @@ func (a *assembly) kernelOf(t *task, first, draw int) (*compiled, error) {
 			return c, a.load(c, made, draw)
 		}
 	}
-	if err := c.compile(by, g, first); err != nil {
-		return c, err
-	}
-	if err := a.load(c, nil, draw); err != nil {
+	if err := c.compile(by, g, first, func() error { return a.load(c, nil, draw) }); err != nil {
 		return c, err
 	}
 	if key != "" && !a.dry && c.taken == first%len(c.candidates) {
@@ -184,6 +181,7 @@ func (a *assembly) load(c *compiled, made *loadedKernel, draw int) error {
 	if n := cuda.Layout(c.kernel).Size; n > cudadrv.MaxArguments {
 		return tooLarge(fmt.Sprintf("the kernel has %d bytes of parameters, and a launch takes %d", n, cudadrv.MaxArguments))
 	}
+	c.launch, c.minBlocks = cudadrv.LaunchBlock{}, 0 // another candidate may have been refused
 	c.lock.Lock()
 	h, err := c.host(c.task, core.RandomState{})
 	if err == nil {
@@ -213,7 +211,7 @@ func (a *assembly) load(c *compiled, made *loadedKernel, draw int) error {
 		return &core.Unsupported{What: "execute(): this kernel cannot be written for the device",
 			Refusals: []core.Refusal{{By: "cuda", Rule: "text", Sentence: err.Error()}}}
 	}
-	l.Function, c.key, err = a.p.e.machine.function(a.p.Device.Device, source.Text, source.Kernels[0].Name, l.Threads(), int64(l.Shared), a.options.onlyKept)
+	l.Function, c.key, err = a.p.e.machine.function(a.p.Device.Device, source.Text, source.Kernels[0].Name, l, a.options.onlyKept)
 	if err != nil {
 		a.unkept.Store(true)
 	}

@@ -85,13 +85,16 @@ func (k *keeping) restore() bool {
 func (k *keeping) loadKept(i int, text keptText) (err error) {
 	d := k.p.Device
 	block, key := &d.Launches[i], &d.functions[i]
-	*key = keyOfFunction(k.properties, d.Device, text.sum, block.Function.Name, int64(block.Shared))
+	*key = keyOfFunction(k.properties, d.Device, text.sum, block.Function.Name, block)
 	key.registers = text.registers
 	if block.Function, err = k.p.e.machine.keptFunction(k.properties, *key, k.by); err != nil {
 		return err
 	}
 	if block.Threads() > int64(block.Function.MaxThreads) {
 		return errors.New("a block has more threads than the device launches")
+	}
+	if block.LargeCluster().Blocks > 0 && block.Function.Clusters == 0 {
+		return errors.New("the device has no room for a cluster")
 	}
 	return nil
 }

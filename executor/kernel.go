@@ -66,10 +66,12 @@ func (c *compiled) take(k int) scheduler.Params {
 }
 
 // compile makes the kernel by candidate number first, counted around, or the next one
-// that can be lowered. With an error c has what was made before it.
+// that can be lowered and that load takes. With an error c has what was made before it.
 //
-// Errors: Unsupported with the lowering of each candidate.
-func (c *compiled) compile(by scheduler.Scheduler, g *scheduler.Segment, first int) error {
+// Errors: Unsupported with what lowering or the device says of each candidate; those of load
+// but for a launch that the device refuses.
+func (c *compiled) compile(by scheduler.Scheduler, g *scheduler.Segment, first int, load func() error) error {
+	what := "no schedule of this fusion can be lowered"
 	var refusals []core.Refusal
 	for k := range c.candidates {
 		p := c.take(first + k)
@@ -79,13 +81,19 @@ func (c *compiled) compile(by scheduler.Scheduler, g *scheduler.Segment, first i
 			continue
 		}
 		err = c.lowerTo()
+		if err == nil {
+			if err = load(); !isTooLarge(err) {
+				return err
+			}
+			what = tooLargeWhat
+		}
 		var refused *core.Unsupported
 		if !errors.As(err, &refused) {
 			return err
 		}
 		refusals = append(refusals, refused.Refusals...)
 	}
-	return &core.Unsupported{What: "no schedule of this fusion can be lowered", Refusals: slices.Compact(refusals)}
+	return &core.Unsupported{What: what, Refusals: slices.Compact(refusals)}
 }
 
 // lowerTo makes the kernel of the task, which writes outputs as they are

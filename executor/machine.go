@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/singleflight"
@@ -44,6 +45,7 @@ type functionKey struct {
 	name         string
 	registers    int // at most, of a thread; 0: any number
 	sharedMemory int // that it opts in to; 0: it need not
+	cluster      cudadrv.LargeCluster
 }
 
 type loaded struct {
@@ -116,24 +118,27 @@ func (a *assembly) target() scheduler.Device {
 func limits(p cudadrv.Properties) kir.Limits {
 	l := kir.Hopper
 	l.Threads, l.Shared = int64(p.ThreadsPerBlock), int64(max(p.SharedPerBlockOptIn, p.SharedPerBlock))
-	if p.Major < 9 {
+	switch {
+	case p.Major < 9:
 		l.Cluster = 1
+	case p.Major > 9: // more was not tried there
+		l.Cluster = cudadrv.PortableCluster
 	}
 	return l
 }
 
-// function compiles text for a device and loads its kernel called name, of which
-// launches have the given numbers of threads and bytes of dynamic shared memory.
+// function compiles text for a device and loads its kernel called name for the launch l.
 // It does so once for equal kernels. With onlyKept it compiles nothing.
 //
 // Errors: Unsupported; [Bug] if the compiler refuses the text; those of the driver;
 // errNotKept.
-func (m *machine) function(device int, text, name string, threads, shared int64, onlyKept bool) (f cudadrv.Function, key functionKey, err error) {
+func (m *machine) function(device int, text, name string, l *cudadrv.LaunchBlock, onlyKept bool) (f cudadrv.Function, key functionKey, err error) {
 	p, err := m.properties(device)
 	if err != nil {
 		return f, key, err
 	}
-	key = keyOfFunction(p, device, sha256.Sum256([]byte(text)), name, shared)
+	key = keyOfFunction(p, device, sha256.Sum256([]byte(text)), name, l)
+	threads := l.Threads()
 	code := func(o cudadrv.CompileOptions) (cudadrv.Compiled, error) { return m.driver.Compile(text, o) }
 	if onlyKept {
 		k, _ := m.driver.(cudadrv.Keeper)
@@ -147,14 +152,18 @@ func (m *machine) function(device int, text, name string, threads, shared int64,
 	if err == nil && threads > int64(f.MaxThreads) {
 		return f, key, tooLarge(fmt.Sprintf("a block has %d threads of %d registers, and the device launches at most %d of them", threads, f.Registers, f.MaxThreads))
 	}
+	if err == nil && l.LargeCluster().Blocks > 0 && f.Clusters == 0 {
+		return f, key, tooLarge(fmt.Sprintf("a cluster has %d blocks of %d threads and %d bytes of shared memory, and the device has no room for it", l.LargeCluster().Blocks, threads, l.Shared))
+	}
 	return f, key, err
 }
 
-// keyOfFunction returns the key of a function that may have any number of registers.
-func keyOfFunction(p cudadrv.Properties, device int, text [sha256.Size]byte, name string, shared int64) functionKey {
-	key := functionKey{device: device, text: text, name: name}
-	if shared > int64(p.SharedPerBlock) {
-		key.sharedMemory = int(shared)
+// keyOfFunction returns the key of a function that may have any number of registers, and that
+// is launched as l.
+func keyOfFunction(p cudadrv.Properties, device int, text [sha256.Size]byte, name string, l *cudadrv.LaunchBlock) functionKey {
+	key := functionKey{device: device, text: text, name: name, cluster: l.LargeCluster()}
+	if int64(l.Shared) > int64(p.SharedPerBlock) {
+		key.sharedMemory = int(l.Shared)
 	}
 	return key
 }
@@ -197,7 +206,7 @@ func (m *machine) loadOnce(p cudadrv.Properties, key functionKey, code func(cuda
 			if err != nil {
 				return cudadrv.Function{}, err
 			}
-			f, err := m.driver.Load(key.device, c.Cubin, key.name, cudadrv.LoadOptions{DynamicShared: key.sharedMemory})
+			f, err := m.driver.Load(key.device, c.Cubin, key.name, cudadrv.LoadOptions{DynamicShared: key.sharedMemory, Cluster: key.cluster})
 			if err == nil {
 				m.keep(key, f)
 			}
@@ -246,7 +255,19 @@ func ofDriver(err error) error {
 	return err
 }
 
+// What and the rule of the errors of tooLarge.
+const (
+	tooLargeWhat = "execute(): the device cannot launch this kernel"
+	launchRule   = "launch"
+)
+
+// isTooLarge reports whether err is one of tooLarge.
+func isTooLarge(err error) bool {
+	var refused *core.Unsupported
+	return errors.As(err, &refused) && slices.ContainsFunc(refused.Refusals, func(r core.Refusal) bool { return r.By == "cuda" && r.Rule == launchRule })
+}
+
 // tooLarge is the error of a launch that exceeds what a device has.
 func tooLarge(sentence string) error {
-	return &core.Unsupported{What: "execute(): the device cannot launch this kernel", Refusals: []core.Refusal{{By: "cuda", Rule: "launch", Sentence: sentence}}}
+	return &core.Unsupported{What: tooLargeWhat, Refusals: []core.Refusal{{By: "cuda", Rule: launchRule, Sentence: sentence}}}
 }

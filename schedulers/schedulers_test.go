@@ -159,11 +159,11 @@ func TestRefusals(t *testing.T) {
 		shape      []int64
 		want       []core.Refusal
 	}{
-		{"long rows", normalization, []int64{3, 1 << 19}, []core.Refusal{
+		{"long rows", normalization, []int64{3, 1 << 20}, []core.Refusal{
 			{By: "transpose", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 			{By: "pointwise", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 			{By: "reduction", Rule: "persistence", Tensor: "tv3", Sentence: "tv3 combines tv1, the result of a reduction, with elements along what was reduced, which must be kept meanwhile"},
-			{By: "inner_persistent", Rule: "row too wide", Tensor: "tv1", Sentence: "the rows that are reduced to tv1 have 524288 elements, of each of which 4 bytes are held: the registers of a block, or of a cluster if there are, have no room for so many"},
+			{By: "inner_persistent", Rule: "row too wide", Tensor: "tv1", Sentence: "the rows that are reduced to tv1 have 1048576 elements, of each of which 4 bytes are held: the registers of a block, or of a cluster if there are, have no room for so many"},
 			{By: "outer_persistent", Rule: "inner reduction", Tensor: "tv1", Sentence: "tv1 is reduced along the innermost dimension in memory"},
 			{By: "inner_outer_persistent", Rule: "operation", Sentence: "not both rows and columns are reduced"},
 			{By: "block_row", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},

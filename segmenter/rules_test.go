@@ -164,8 +164,8 @@ func slicesRepeat(s string, n int) []string {
 // moves fewer bytes.
 func TestComputedAgain(t *testing.T) {
 	const (
-		narrow = "%0 = tensor bf16 [64, 1048576] contiguity=[yes, yes]\n%1 = cast %0 dtype=f32\n"
-		wide   = "%0 = tensor f32 [64, 1048576] contiguity=[yes, yes]\n%1 = set %0\n"
+		narrow = "%0 = tensor bf16 [64, 4194304] contiguity=[yes, yes]\n%1 = cast %0 dtype=f32\n"
+		wide   = "%0 = tensor f32 [64, 4194304] contiguity=[yes, yes]\n%1 = set %0\n"
 		top    = "%2 = max %1 dims=[1] keepdim=false dtype=null\n%3 = broadcast %2 is_broadcast_dim=[false, true]\n%4 = sub %1, %3\n"
 		rest   = "%6 = sum %5 dims=[1] keepdim=false dtype=f32\n%7 = broadcast %6 is_broadcast_dim=[false, true]\n%8 = truediv %5, %7\noutput %8\n"
 	)
@@ -188,7 +188,7 @@ func TestComputedAgain(t *testing.T) {
 			f, err := core.Parse(c.text)
 			require.NoError(t, err)
 			f.Freeze()
-			b, err := f.Bind([]core.InputValue{{Tensor: true, DType: f.Val(f.Inputs()[0]).DType, Sizes: []int64{64, 1048576}}})
+			b, err := f.Bind([]core.InputValue{{Tensor: true, DType: f.Val(f.Inputs()[0]).DType, Sizes: []int64{64, 4194304}}})
 			require.NoError(t, err)
 			p, err := Cut(f, b, scheduler.Hopper, Options{})
 			require.NoError(t, err)

@@ -20,7 +20,7 @@ type Limits struct {
 // Hopper is the limits of compute capability 9.0: CUDA C++ Programming Guide
 // 12.9, section 17.2; the shared memory is what a kernel can opt in to.
 var Hopper = Limits{Threads: 1024, Grid: [3]int64{1<<31 - 1, 65535, 65535}, Block: [3]int64{1024, 1024, 64},
-	Shared: 227 * 1024, Local: 512 * 1024, Cluster: 8}
+	Shared: 227 * 1024, Local: 512 * 1024, Cluster: 16}
 
 // CheckLimits returns an error with a line for each limit that every launch of
 // the kernel exceeds. What depends on its arguments is checked by

@@ -430,11 +430,11 @@ func TestLimits(t *testing.T) {
 		{func(b *Builder) { b.Shared("s", dtype.Float, 0, b.T.Int(1<<16)) }, "the shared memory of a block is 262144"},
 		{func(b *Builder) { b.Local("r", dtype.Float, 1<<17); b.Local("s", dtype.Float, 1) }, "the local memory of a thread is 524292"},
 		{func(b *Builder) {
-			b.kernel.Launch.Cluster = [3]int64{4, 4, 1}
-			b.BlockIndex(0, b.T.Int(4))
+			b.kernel.Launch.Cluster = [3]int64{8, 4, 1}
+			b.BlockIndex(0, b.T.Int(8))
 			b.BlockIndex(1, b.T.Int(4))
 		},
-			"the number of blocks of a cluster is 16"},
+			"the number of blocks of a cluster is 32"},
 		{func(b *Builder) { b.kernel.Launch.Cluster[0] = 2; b.BlockIndex(0, b.T.Int(3)) }, "gridDim.x is 3, not a multiple of the cluster's 2"},
 		{func(b *Builder) { b.BlockIndex(0, b.Integer("n", scalar.Range(0, 1<<40))) }, ""},
 	} {

@@ -33,6 +33,8 @@ type Driver struct {
 	// returns the error that the call shall fail with.
 	Fail      func(call string) error
 	CodeBytes int // of every function
+	// Clusters, if set, is how many a device holds at once; else each has processors of its own.
+	Clusters func(cudadrv.LargeCluster) int
 	// Microseconds, if set, is how long a bench finds work to take in a round; else it is 10.
 	Microseconds func(round int, before, timed []cudadrv.Work) float64
 
@@ -139,11 +141,17 @@ func (d *Driver) Load(device int, cubin []byte, kernel string, o cudadrv.LoadOpt
 	if o.DynamicShared > p.SharedPerBlockOptIn {
 		return cudadrv.Function{}, invalid("cuFuncSetAttribute")
 	}
+	clusters := 0
+	if c := o.Cluster; c.Blocks > 0 {
+		if clusters = p.Processors / c.Blocks; d.Clusters != nil {
+			clusters = d.Clusters(c)
+		}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.loads = append(d.loads, Load{device, slices.Clone(cubin), kernel, o})
 	return cudadrv.Function{Handle: uintptr(len(d.loads)), Context: uintptr(device + 1), Device: device, Name: kernel,
-		Registers: 1, MaxThreads: p.ThreadsPerBlock, CodeBytes: d.CodeBytes}, nil
+		Registers: 1, MaxThreads: p.ThreadsPerBlock, CodeBytes: d.CodeBytes, Clusters: clusters}, nil
 }
 
 // Launch writes the launch down.
@@ -167,6 +175,9 @@ func (d *Driver) Launch(l *cudadrv.LaunchBlock, v cudadrv.CallValues, stream uin
 	load := d.loads[handle-1]
 	allowed := max(load.Options.DynamicShared, d.Present[load.Device].SharedPerBlock)
 	threads := uint64(l.Block[0]) * uint64(l.Block[1]) * uint64(l.Block[2])
+	if c := l.LargeCluster(); c != (cudadrv.LargeCluster{}) && (c != load.Options.Cluster || l.Function.Clusters == 0) {
+		return invalid("cuLaunchKernelEx")
+	}
 	if int(l.Shared) > allowed || threads > uint64(l.Function.MaxThreads) || l.Grid[1] > 65535 || l.Grid[2] > 65535 {
 		return invalid("cuLaunchKernelEx")
 	}

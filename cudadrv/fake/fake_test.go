@@ -51,6 +51,17 @@ func TestRefuses(t *testing.T) {
 		broken(l)
 		require.Error(t, d.Launch(l, cudadrv.CallValues{}, 0), name)
 	}
+	sixteen := cudadrv.LargeCluster{Blocks: 16, Threads: 32}
+	for _, room := range []int{0, 8} {
+		d.Clusters = func(c cudadrv.LargeCluster) int { require.Equal(t, sixteen, c); return room }
+		f, err = d.Load(0, []byte("k"), "k", cudadrv.LoadOptions{Cluster: sixteen})
+		require.NoError(t, err)
+		require.Equal(t, room, f.Clusters)
+		l := &cudadrv.LaunchBlock{Function: f, Grid: [3]uint32{16, 1, 1}, Block: [3]uint32{32, 1, 1}, Cluster: [3]uint32{16, 1, 1}}
+		require.Equal(t, room > 0, d.Launch(l, cudadrv.CallValues{}, 0) == nil)
+		l.Block[0] = 64
+		require.Error(t, d.Launch(l, cudadrv.CallValues{}, 0), "it was not asked about")
+	}
 	d.Fail = func(call string) error { return errors.New(call) }
 	_, err = d.Load(0, []byte("k"), "k", cudadrv.LoadOptions{})
 	require.EqualError(t, err, "Load")

@@ -152,13 +152,15 @@ func (Driver) Load(device int, cubin []byte, kernel string, o cudadrv.LoadOption
 	}
 	name := C.CString(kernel)
 	defer C.free(unsafe.Pointer(name))
+	wants := C.struct_launch_wants{dynamic_shared: C.int(o.DynamicShared), cluster: C.int(o.Cluster.Blocks), threads: C.int(o.Cluster.Threads), cluster_shared: C.int(o.Cluster.Shared)}
 	var out C.struct_launch_function
 	var failed *C.char
-	if code := C.launch_load(C.uintptr_t(context), unsafe.Pointer(&cubin[0]), name, C.int(o.DynamicShared), &out, &failed); code != 0 {
+	if code := C.launch_load(C.uintptr_t(context), unsafe.Pointer(&cubin[0]), name, &wants, &out, &failed); code != 0 {
 		return f, callError(C.GoString(failed), int(code))
 	}
 	f.Handle, f.Context = uintptr(out.function), context
 	f.Registers, f.LocalBytes, f.SharedBytes, f.MaxThreads = int(out.registers), int(out.local_bytes), int(out.shared_bytes), int(out.max_threads)
+	f.Clusters = int(out.clusters)
 	f.CodeBytes = codeBytes(cubin, kernel)
 	return f, nil
 }

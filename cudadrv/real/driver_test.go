@@ -252,6 +252,20 @@ func TestLoad(t *testing.T) {
 	const closing = "cuThreadExchangeStreamCaptureMode(0)\ncuCtxPopCurrent\n"
 	require.Equal(t, opening+"cuFuncSetAttribute(0x3000, 8, 5000)\n"+closing, r.text())
 
+	const asking = "cuFuncSetAttribute(0x3000, 14, 1)\nconfig grid 16 1 1 block 256 1 1 shared 5000 stream (nil)\nattribute 4: 16 1 1\ncuOccupancyMaxActiveClusters(0x3000)\n"
+	large := cudadrv.LoadOptions{DynamicShared: 5000, Cluster: cudadrv.LargeCluster{Blocks: 16, Threads: 256, Shared: 5000}}
+	for code, clusters := range map[int]int{0: 1, 912: 0} { // 912: no cluster of so many blocks
+		r.clear("cuOccupancyMaxActiveClusters", code)
+		f, err = d.Load(1, []byte("cubin\x00"), "k", large)
+		require.NoError(t, err)
+		require.Equal(t, clusters, f.Clusters)
+		require.Equal(t, opening+"cuFuncSetAttribute(0x3000, 8, 5000)\n"+asking+closing, r.text())
+	}
+	r.clear("cuOccupancyMaxActiveClusters", 2)
+	_, err = d.Load(1, []byte("cubin\x00"), "k", large)
+	require.EqualError(t, err, "cuOccupancyMaxActiveClusters: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory")
+	require.Equal(t, opening+"cuFuncSetAttribute(0x3000, 8, 5000)\n"+asking+"cuModuleUnload(0x2000)\n"+closing, r.text())
+
 	r.clear("cuModuleGetFunction", 2)
 	_, err = d.Load(1, []byte("cubin\x00"), "k", cudadrv.LoadOptions{})
 	require.EqualError(t, err, "cuModuleGetFunction: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory")

@@ -14,8 +14,32 @@ int launch_context(int device, uintptr_t *context, const char **failed) {
   return cuDevicePrimaryCtxRetain((CUcontext *)context, d); /* the same representation */
 }
 
+/* Opts in to a large cluster, and asks how many run at once. */
+static int opt_in(CUfunction f, const struct launch_wants *wants, int *clusters, const char **failed) {
+  *failed = "cuFuncSetAttribute";
+  int code = cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+  if (code) return code;
+  CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
+  a.value.clusterDim.x = wants->cluster;
+  a.value.clusterDim.y = a.value.clusterDim.z = 1;
+  CUlaunchConfig config = {.gridDimX = wants->cluster,
+                           .gridDimY = 1,
+                           .gridDimZ = 1,
+                           .blockDimX = wants->threads,
+                           .blockDimY = 1,
+                           .blockDimZ = 1,
+                           .sharedMemBytes = wants->cluster_shared,
+                           .attrs = &a,
+                           .numAttrs = 1};
+  *failed = "cuOccupancyMaxActiveClusters";
+  code = cuOccupancyMaxActiveClusters(clusters, f, &config);
+  if (code != CUDA_ERROR_INVALID_CLUSTER_SIZE) return code;
+  *clusters = 0;
+  return 0;
+}
+
 /* Loads in a context that is current. */
-static int load(CUmodule *module, const void *cubin, const char *kernel, int dynamic_shared,
+static int load(CUmodule *module, const void *cubin, const char *kernel, const struct launch_wants *wants,
                 struct launch_function *out, const char **failed) {
   CUfunction f;
   *failed = "cuModuleLoadData";
@@ -23,10 +47,12 @@ static int load(CUmodule *module, const void *cubin, const char *kernel, int dyn
   if (code) return code;
   *failed = "cuModuleGetFunction";
   code = cuModuleGetFunction(&f, *module, kernel);
-  if (!code && dynamic_shared > 0) {
+  if (!code && wants->dynamic_shared > 0) {
     *failed = "cuFuncSetAttribute";
-    code = cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, dynamic_shared);
+    code = cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, wants->dynamic_shared);
   }
+  out->clusters = 0;
+  if (!code && wants->cluster > 0) code = opt_in(f, wants, &out->clusters, failed);
   const struct {
     CUfunction_attribute attribute;
     int *to;
@@ -43,8 +69,8 @@ static int load(CUmodule *module, const void *cubin, const char *kernel, int dyn
   return code;
 }
 
-int launch_load(uintptr_t context, const void *cubin, const char *kernel, int dynamic_shared, struct launch_function *out,
-                const char **failed) {
+int launch_load(uintptr_t context, const void *cubin, const char *kernel, const struct launch_wants *wants,
+                struct launch_function *out, const char **failed) {
   *failed = "cuCtxPushCurrent";
   int code = cuCtxPushCurrent((CUcontext)context);
   if (code) return code;
@@ -54,7 +80,7 @@ int launch_load(uintptr_t context, const void *cubin, const char *kernel, int dy
   code = cuThreadExchangeStreamCaptureMode(&mode);
   if (!code) {
     CUmodule module;
-    code = load(&module, cubin, kernel, dynamic_shared, out, failed);
+    code = load(&module, cubin, kernel, wants, out, failed);
     cuThreadExchangeStreamCaptureMode(&mode);
   }
   CUcontext ours;

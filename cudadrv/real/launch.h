@@ -32,6 +32,15 @@ struct launch {
 struct launch_function {
   uintptr_t function;
   int registers, local_bytes, shared_bytes, max_threads;
+  int clusters; /* of those asked about that run at once */
+};
+
+/* What launches of a function ask for. */
+struct launch_wants {
+  int dynamic_shared; /* bytes at most; 0: it need not opt in */
+  int cluster;        /* blocks along x, of more than may be without opting in; 0: no such cluster */
+  int threads;        /* of a block of that cluster */
+  int cluster_shared; /* dynamic bytes of it */
 };
 
 /* The context that torch uses on a device. It stays retained. */
@@ -39,8 +48,8 @@ int launch_context(int device, uintptr_t *context, const char **failed);
 
 /* Loads a kernel into a context. It leaves the thread's context as it was, and
  * may be called while a stream is captured. */
-int launch_load(uintptr_t context, const void *cubin, const char *kernel, int dynamic_shared, struct launch_function *out,
-                const char **failed);
+int launch_load(uintptr_t context, const void *cubin, const char *kernel, const struct launch_wants *wants,
+                struct launch_function *out, const char **failed);
 
 /* How many blocks of a function fit a processor at once. */
 int launch_occupancy(uintptr_t context, uintptr_t function, int threads, uint64_t shared, int *blocks);

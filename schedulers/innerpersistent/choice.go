@@ -59,6 +59,21 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	if a.err != nil {
 		return nil, a.err
 	}
+	all, err := a.rank(device)
+	if err != nil {
+		return nil, err
+	}
+	if all[0].Cluster > scheduler.PortableCluster { // the device may have no room for it
+		device.Cluster = scheduler.PortableCluster
+		if portable, err := a.rank(device); err == nil {
+			all = append(all[:1], portable...)
+		}
+	}
+	return a.attempts.First(all, all[len(all)-1])
+}
+
+// rank returns the parameters to try, the best first, or why there are none.
+func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 	var all []Params
 	for _, price := range prices {
 		if p, ok := a.fit(price, device); ok {
@@ -85,7 +100,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	if single != all[0] && single.capacity() >= a.rows.Length { // needs nothing to be known of sizes
 		all = append(all, single)
 	}
-	return a.attempts.First(all, all[len(all)-1])
+	return all, nil
 }
 
 // fit returns the parameters with the fewest threads a row that have room for the rows.
@@ -110,11 +125,15 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 	if p, ok := a.fitShared(p, 2, device); ok {
 		return p, true
 	}
-	p.Threads, p.Rows = clusterThreads, 1
-	for p.Cluster = 2; 2*p.Cluster <= int64(device.Cluster) && length*h.bytes > p.Cluster*clusterBytes; {
+	for p.Cluster = 2; 2*p.Cluster <= min(int64(device.Cluster), scheduler.PortableCluster) && length*h.bytes > p.Cluster*clusterBytes; {
 		p.Cluster *= 2
 	}
-	return p, p.Cluster <= int64(device.Cluster) && a.widen(&p, h, vectors, device)
+	for ; p.Cluster <= int64(device.Cluster); p.Cluster *= 2 {
+		if p.Threads, p.Rows = clusterThreads, 1; a.widen(&p, h, vectors, device) {
+			return p, true
+		}
+	}
+	return p, false
 }
 
 // fitShared returns the parameters with which blocks, of a cluster or at least one, have

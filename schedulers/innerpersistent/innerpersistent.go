@@ -23,6 +23,10 @@
 // some load while others compute. Where elements lie so that copies would have less than 4
 // bytes, and where a device has no clusters, they are in registers.
 //
+// Clusters have 16 blocks where 8 would have more than 64 KB of a row each, or no room for it.
+// A function must opt in to more than 8, and a device may have no room for any such cluster:
+// what 8 blocks can do is the next choice, which the executor takes then.
+//
 // Rows that do not fit in a block, or a cluster where there are, are refused.
 //
 // # Choices

@@ -29,14 +29,17 @@ type Device struct {
 	Processors int // streaming multiprocessors
 	Threads    int // of a block, at most
 	Warp       int // threads of a warp
-	Cluster    int // blocks of a cluster, at most; 1 or 0: there are none
+	Cluster    int // blocks of a cluster, at most; 1 or 0: there are none. Of more than PortableCluster a device may turn out to have no room for any
 	Shared     int // bytes of a block's shared memory, at most
 
 	Model model.Machine // how long kernels take
 }
 
+// PortableCluster is how many blocks a cluster may have on any device that has clusters.
+const PortableCluster = 8
+
 // Hopper is an H100 SXM: Hopper tuning guide 12.9, section 1.4.1.
-var Hopper = Device{Processors: 132, Threads: 1024, Warp: 32, Cluster: 8, Shared: 227 << 10, Model: model.H100}
+var Hopper = Device{Processors: 132, Threads: 1024, Warp: 32, Cluster: 16, Shared: 227 << 10, Model: model.H100}
 
 // Params are the choices of a scheduler for one segment. They are comparable,
 // and their String tells all of them.

@@ -238,15 +238,19 @@ func (u *uniqueKernel) load(g *gpu) (f cudadrv.Function, err error) {
 	if err != nil {
 		return f, err
 	}
-	shared := int64(0)
+	shared, threads := int64(0), int64(0)
 	for _, x := range u.subjects {
 		l, err := x.launch(u.name)
 		if err != nil {
 			return f, err
 		}
-		shared = max(shared, l.Shared)
+		shared, threads = max(shared, l.Shared), max(threads, l.Block[0]*l.Block[1]*l.Block[2])
 	}
-	return g.driver.Load(0, code.Cubin, u.name, cudadrv.LoadOptions{DynamicShared: int(shared)})
+	o := cudadrv.LoadOptions{DynamicShared: int(shared)}
+	if blocks := u.kernel.Launch.Cluster[0]; blocks > cudadrv.PortableCluster {
+		o.Cluster = cudadrv.LargeCluster{Blocks: int(blocks), Threads: int(threads), Shared: int(shared)}
+	}
+	return g.driver.Load(0, code.Cubin, u.name, o)
 }
 
 // runOnGPU runs every subject by the driver that the product has, up to the

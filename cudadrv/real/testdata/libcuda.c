@@ -123,18 +123,23 @@ CUresult cuModuleUnload(CUmodule m) { return note("cuModuleUnload", "(%p)", (voi
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int value) {
   return note("cuFuncSetAttribute", "(%p, %d, %d)", (void *)f, a, value);
 }
-CUresult cuFuncGetAttribute(int *value, CUfunction_attribute a, CUfunction f) {
-  return *value = getenv("CUDADRV_HOPPER") ? a == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 32 : 100 + (int)a, (void)f, 0;
-}
-CUresult cuGetErrorName(CUresult code, const char **name) { return *name = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : NULL, code == 2 ? 0 : 1; }
-CUresult cuGetErrorString(CUresult code, const char **name) { return *name = code == 2 ? "out of memory" : NULL, code == 2 ? 0 : 1; }
-
 static void config(const CUlaunchConfig *c) {
   note("config", " grid %u %u %u block %u %u %u shared %u stream %p", c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
        c->blockDimZ, c->sharedMemBytes, (void *)c->hStream);
   for (unsigned i = 0; i < c->numAttrs; i++)
     note("attribute", " %d: %u %u %u", (int)c->attrs[i].id, c->attrs[i].value.clusterDim.x, c->attrs[i].value.clusterDim.y, c->attrs[i].value.clusterDim.z);
 }
+CUresult cuOccupancyMaxActiveClusters(int *n, CUfunction f, const CUlaunchConfig *c) {
+  *n = 1;
+  config(c);
+  return note("cuOccupancyMaxActiveClusters", "(%p)", (void *)f);
+}
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute a, CUfunction f) {
+  return *value = getenv("CUDADRV_HOPPER") ? a == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 32 : 100 + (int)a, (void)f, 0;
+}
+CUresult cuGetErrorName(CUresult code, const char **name) { return *name = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : NULL, code == 2 ? 0 : 1; }
+CUresult cuGetErrorString(CUresult code, const char **name) { return *name = code == 2 ? "out of memory" : NULL, code == 2 ? 0 : 1; }
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
   config(c);
   char bytes[3 * 64 + 1] = "";
