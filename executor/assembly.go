@@ -91,16 +91,14 @@ func (a *assembly) prepare() error {
 		return err
 	}
 	f = f.WithHostTensors(func(i int) bool { return a.inputs[i].Device.Type == CPU && !a.p.onHost() })
-	if f != a.variant.f {
-		if a.b, err = f.Bind(valuesOf(a.inputs)); err != nil {
-			return err
-		}
-	}
-	if a.f, _, err = f.Concretize(a.b); err != nil {
+	if err = a.concretize(f); err != nil {
 		return err
 	}
-	if a.f != f {
-		if a.b, err = a.f.Bind(valuesOf(a.inputs)); err != nil {
+	if a.f != f { // more is known now
+		if f, err = passes.Resizes(a.f); err == nil && f != a.f {
+			err = a.concretize(f)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -112,6 +110,20 @@ func (a *assembly) prepare() error {
 	}
 	a.order()
 	return nil
+}
+
+// concretize makes f, with the sizes that decide what broadcasts, the fusion that is cut.
+func (a *assembly) concretize(f *core.Fusion) (err error) {
+	if f != a.variant.f {
+		if a.b, err = f.Bind(valuesOf(a.inputs)); err != nil {
+			return err
+		}
+	}
+	if a.f, _, err = f.Concretize(a.b); err != nil || a.f == f {
+		return err
+	}
+	a.b, err = a.f.Bind(valuesOf(a.inputs))
+	return err
 }
 
 // order decides how tensors that are computed lie in memory: outputs as they are

@@ -43,7 +43,7 @@ func (s *sinking) cutEnds(v core.ValID, widths []scalar.ID) (core.ValID, []scala
 			continue
 		}
 		from, to := max(-n[0], 0), n[2]+min(n[1], 0)
-		if from > to {
+		if from >= to {
 			continue // what is left is of what the pad adds
 		}
 		start[d], end[d] = t.Int(from), t.Int(to)
@@ -63,14 +63,14 @@ func (s *sinking) padOf(e *core.Expr, widths []scalar.ID, value scalar.ID, numbe
 		u := e.Args[0].Tensor
 		return s.append(e.Op, core.TensorOf(s.pad(u, widths, zero(f, f.Val(u).DType).Scalar)), e.Args[1])
 	case core.BroadcastOp, core.PermuteOp, core.SqueezeOp:
-		return s.widened(e, widths, func(u core.ValID, own []scalar.ID) core.ValID { return s.pad(u, own, value) })
+		return s.widened(e, widths, false, func(u core.ValID, own []scalar.ID) core.ValID { return s.pad(u, own, value) })
 	}
 	return core.NoVal
 }
 
 // widened returns e, which keeps places, of widened operands, or NoVal if a dimension that
-// it brings is widened.
-func (s *sinking) widened(e *core.Expr, widths []scalar.ID, of func(u core.ValID, widths []scalar.ID) core.ValID) core.ValID {
+// it brings is widened. With spread, one element stands for all that are added too.
+func (s *sinking) widened(e *core.Expr, widths []scalar.ID, spread bool, of func(u core.ValID, widths []scalar.ID) core.ValID) core.ValID {
 	f, t := s.r.To, s.r.To.Scalars()
 	start, end := make([]scalar.ID, f.Rank(e.Out[0])), f.Shape(e.Out[0])
 	for d := range start {
@@ -81,7 +81,7 @@ func (s *sinking) widened(e *core.Expr, widths []scalar.ID, of func(u core.ValID
 		own := make([]scalar.ID, 2*len(axis))
 		for d, k := range axis {
 			at := 2 * (len(axis) - 1 - d)
-			if own[at], own[at+1] = t.Int(0), t.Int(0); k >= 0 && !s.isOne(u, d) {
+			if own[at], own[at+1] = t.Int(0), t.Int(0); k >= 0 && !(spread && s.isOne(u, d)) {
 				from := 2 * (len(start) - 1 - k)
 				own[at], own[at+1] = widths[from], widths[from+1]
 			}
@@ -116,7 +116,7 @@ func (s *sinking) extended(v core.ValID, widths []scalar.ID) core.ValID {
 			}
 			u = s.append(e.Op, core.ScalarsOf(shape...), e.Args[1], e.Args[2])
 		case e.Op != core.IotaOp && keepsPlaces(e):
-			u = s.widened(e, widths, s.extended)
+			u = s.widened(e, widths, true, s.extended)
 		}
 		if u != core.NoVal || s.err != nil {
 			return u

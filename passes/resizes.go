@@ -53,6 +53,21 @@ func resizesBeforeArithmetic(f *core.Fusion) (*core.Fusion, int, error) {
 	}})
 }
 
+// Resizes runs the passes that are about resizes again on f, which is concrete: what may
+// have been a broadcast is known not to be one. It returns f if nothing changes.
+func Resizes(f *core.Fusion) (*core.Fusion, error) {
+	g, n, err := resizesBeforeArithmetic(f)
+	if err != nil || n == 0 {
+		return f, err
+	}
+	for _, then := range []func(*core.Fusion) (*core.Fusion, int, error){commonSubexpressions, deadCode} {
+		if g, _, err = then(g); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
 const (
 	maxSunk  = 48 // operations that one resize goes before
 	maxAgain = 8  // that are computed again where the whole is needed too
@@ -164,11 +179,17 @@ func (s *sinking) isOne(v core.ValID, d int) bool {
 	return ok && n == 1 && isNew(s.r.To, s.r.To.Axes(v)[d])
 }
 
-// mayBeOne reports whether it is not known of operand u of a result w if one element along
-// dimension d stands for all along dimension k of w.
-func (s *sinking) mayBeOne(u core.ValID, d int, w core.ValID, k int) bool {
+// mayBeOne reports whether it is not known of operand u of e if one element along
+// dimension d stands for all along dimension k of the result.
+func (s *sinking) mayBeOne(e *core.Expr, u core.ValID, d, k int) bool {
 	f := s.r.To
-	return f.Axis(f.Axes(u)[d]).Kind == core.Symbolic && f.Shape(u)[d] != f.Shape(w)[k]
+	switch {
+	case s.isOne(u, d):
+		return false
+	case e.Op == core.ExpandOp: // the size of the result may be said to be that of the operand
+		return f.Shape(u)[d] != e.Args[1].Scalars[k]
+	}
+	return f.Axis(f.Axes(u)[d]).Kind == core.Symbolic && f.Shape(u)[d] != f.Shape(e.Out[0])[k]
 }
 
 // slice returns the elements of v from start to end.
@@ -277,7 +298,7 @@ func (s *sinking) part(e *core.Expr, of func(u core.ValID, axis []int) core.ValI
 		axis := s.axesOf(e, k)
 		k++
 		for d, at := range axis {
-			if at >= 0 && s.mayBeOne(a.Tensor, d, e.Out[0], at) {
+			if at >= 0 && s.mayBeOne(e, a.Tensor, d, at) {
 				return core.NoVal
 			}
 		}

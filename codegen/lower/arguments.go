@@ -124,7 +124,8 @@ func (l *lowering) bound(e scalar.ID) index {
 	if n, isConst := l.f.Scalars().ConstInt(e); isConst {
 		return l.t.Int(n)
 	}
-	return l.arguments.integer(kir.HostValue{Tensor: core.NoVal, Scalar: e, Stride: -1}, fmt.Sprintf("n%d", len(l.arguments.integers)))
+	h := kir.HostValue{Tensor: core.NoVal, Scalar: e, Stride: -1}
+	return l.arguments.integerOf(h, fmt.Sprintf("n%d", len(l.arguments.integers)), scalar.Unknown()) // it may be negative
 }
 
 // isArithmetic reports whether all of e is integer arithmetic, which kernels
@@ -177,15 +178,23 @@ func (a *arguments) integer(h kir.HostValue, name string) index {
 	if id, ok := a.integers[h]; ok {
 		return id
 	}
-	l := a.l
 	facts := scalar.Unknown()
 	if h.Scalar != scalar.None {
-		facts = l.f.Scalars().Facts(h.Scalar)
-		facts.Lo = max(facts.Lo, a.promised(h.Scalar, l.s.Least))
+		facts = a.l.f.Scalars().Facts(h.Scalar)
+		facts.Lo = max(facts.Lo, a.promised(h.Scalar, a.l.s.Least))
 	}
 	if h.Stride >= 0 {
 		facts.Lo = 0
 	}
+	return a.integerOf(h, name, facts)
+}
+
+// integerOf is integer for one of which facts are known without the promises of the host.
+func (a *arguments) integerOf(h kir.HostValue, name string, facts scalar.Facts) index {
+	if id, ok := a.integers[h]; ok {
+		return id
+	}
+	l := a.l
 	if l.options.Promise != nil {
 		p := l.options.Promise(h)
 		if c := l.options.Conditions; c != nil {

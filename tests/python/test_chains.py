@@ -24,6 +24,9 @@ def test_chains(simulate: bool, first: int) -> None:
 @pytest.mark.parametrize(
     ("seed", "most"),
     [
+        (883, MOST // 10),  # a slice of what was expanded from a dimension that has one element at run time
+        (20076, MOST // 10),  # and a cat of it
+        (21050, MOST // 10),  # and one in two dimensions
         (1158, MOST // 10),  # a slice of an expanded dimension was squeezed, which has one element at run time
     ],
 )
