@@ -52,10 +52,8 @@ func (g *graph) extract(nodes []int32, inPlace map[core.ValID]core.ValID) (*part
 		for _, v := range n.reads {
 			readers[v]++
 		}
-		if n.kind != Kernel || g.readsDirectly(n.expr) {
-			for _, v := range n.reads {
-				x.direct[v] = true
-			}
+		for k, v := range g.f.TensorArgs(g.f.Expr(n.expr)) {
+			x.direct[v] = x.direct[v] || n.kind != Kernel || g.readsDirectly(n.expr, k)
 		}
 	}
 	for _, i := range nodes {
@@ -101,12 +99,12 @@ func (g *graph) extract(nodes []int32, inPlace map[core.ValID]core.ValID) (*part
 func (x *extraction) visit(id core.ExprID) {
 	x.seen[id] = true
 	g := x.g
-	for _, v := range g.f.TensorArgs(g.f.Expr(id)) {
+	for k, v := range g.f.TensorArgs(g.f.Expr(id)) {
 		d := g.f.Val(v).Def
 		if d == core.NoExpr || g.values[v].empty {
 			continue
 		}
-		isForwarded := g.chain[d] > 0 && !x.direct[v] && !x.alone && !g.readsDirectly(id)
+		isForwarded := g.chain[d] > 0 && !x.direct[v] && !x.alone && !g.readsDirectly(id, k)
 		again := isForwarded && !x.isNode[id] && !x.isNode[d] && len(g.anchorsOf(d)) == 0
 		if (isForwarded || x.isNode[d]) && (again || !x.seen[d]) {
 			x.visit(d)

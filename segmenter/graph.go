@@ -29,7 +29,7 @@ type node struct {
 	kept    float64      // elements that a reduction leaves
 	outer   bool         // it reduces outside of others in memory
 	plain   bool         // it is elementwise
-	apart   bool         // it reads nothing that its own group computes
+	apart   []core.ValID // what it reads that its own group does not compute
 	sealed  bool         // nothing in its own group reads its results
 }
 
@@ -106,12 +106,10 @@ func newGraph(f *core.Fusion, b *core.Binding, o Options, torch, direct, again [
 		if g.chain[id] > 0 && !stored[id] && !g.values[e.Out[0]].output {
 			continue
 		}
-		if g.readsDirectly(id) || g.isView(id) {
-			for _, v := range f.TensorArgs(e) {
-				if d := f.Val(v).Def; d != core.NoExpr && g.chain[d] > 0 {
-					stored[d] = true
-					g.copied[d] = g.copied[d] || !g.torch[id] && !g.isView(id)
-				}
+		for k, v := range f.TensorArgs(e) {
+			if d := f.Val(v).Def; (g.readsDirectly(id, k) || g.isView(id)) && d != core.NoExpr && g.chain[d] > 0 {
+				stored[d] = true
+				g.copied[d] = g.copied[d] || !g.torch[id] && !g.isView(id)
 			}
 		}
 	}
@@ -166,9 +164,16 @@ func (g *graph) describe(v core.ValID) error {
 	return nil
 }
 
-// readsDirectly reports whether the operands of an expression must be in memory.
-func (g *graph) readsDirectly(id core.ExprID) bool {
-	return g.torch[id] || g.direct[id] || g.f.Expr(id).Op.Class == core.Gather
+// readsDirectly reports whether tensor operand k of an expression must be in memory: a table
+// must be, and where it is read may be computed.
+func (g *graph) readsDirectly(id core.ExprID, k int) bool {
+	e := g.f.Expr(id)
+	if g.torch[id] || g.direct[id] || e.Op.Class != core.Gather {
+		return g.torch[id] || g.direct[id]
+	}
+	x, ok := e.IndexedRead()
+	args := g.f.TensorArgs(e)
+	return !ok || args[k] == args[x.Table]
 }
 
 // isView reports whether an expression is stored as another view of its operand. Calls
@@ -241,9 +246,9 @@ func (g *graph) operands(id core.ExprID, directly bool) []core.ValID {
 			reads = append(reads, v)
 		}
 	}
-	for _, v := range g.f.TensorArgs(g.f.Expr(id)) {
+	for k, v := range g.f.TensorArgs(g.f.Expr(id)) {
 		d := g.f.Val(v).Def
-		if directly || d == core.NoExpr || g.values[v].empty || g.chain[d] == 0 {
+		if directly || g.readsDirectly(id, k) || d == core.NoExpr || g.values[v].empty || g.chain[d] == 0 {
 			add(v)
 			continue
 		}
@@ -264,8 +269,15 @@ func (g *graph) add(id core.ExprID) error {
 	case g.isView(id):
 		n.kind = View
 	}
-	n.reads = g.operands(id, n.kind != Kernel || g.readsDirectly(id))
-	n.apart = e.Op.Class == core.Gather || e.Op.Class == core.Resize || g.direct[id]
+	n.reads = g.operands(id, n.kind != Kernel)
+	for k, v := range g.f.TensorArgs(e) {
+		if g.readsDirectly(id, k) && !slices.Contains(n.apart, v) {
+			n.apart = append(n.apart, v)
+		}
+	}
+	if e.Op.Class == core.Resize {
+		n.apart = n.reads
+	}
 	n.sealed = e.Op == core.SegmentSetOp || e.Op == core.ScatterOp || g.o.apart != nil && g.o.apart(e.Out[0])
 	for _, v := range n.reads {
 		g.values[v].readers++

@@ -100,9 +100,7 @@ func (p *partition) start(i int32) *group {
 		}
 	}
 	slices.SortFunc(g.reads, func(a, b read) int { return cmp.Compare(a.val, b.val) })
-	if n.apart {
-		g.apart = n.reads
-	}
+	g.apart = n.apart
 	for _, v := range p.f.Expr(n.expr).Out {
 		if x := &p.values[v]; x.output || x.readers > 0 {
 			g.writes++

@@ -129,8 +129,8 @@ func (g *graph) findReaders() {
 	g.inMemory = make([]bool, g.f.NumVals())
 	for _, id := range slices.Backward(g.order) {
 		e := g.f.Expr(id)
-		for _, v := range g.f.TensorArgs(e) {
-			g.inMemory[v] = g.inMemory[v] || g.readsDirectly(id) || e.Op.Class == core.Resize || g.inMemory[e.Out[0]] && maySee(e.Op)
+		for k, v := range g.f.TensorArgs(e) {
+			g.inMemory[v] = g.inMemory[v] || g.readsDirectly(id, k) || e.Op.Class == core.Resize || g.inMemory[e.Out[0]] && maySee(e.Op)
 		}
 	}
 }

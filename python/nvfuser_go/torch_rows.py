@@ -181,6 +181,10 @@ def gather(arg: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def take_along(arg: Tensor, dim: int, index: Tensor) -> Tensor:
     """As gather, where dimensions other than dim broadcast."""
+    outer, inner = arg.shape[:dim], index.shape[dim + 1 :]
+    if all(n == 1 for n in (*outer, *inner)):  # whole rows
+        rows = index_select(arg.reshape(arg.shape[dim:]), 0, index)
+        return rows.reshape(*index.shape[: dim + 1], *arg.shape[dim + 1 :])
     shape = [max(a, b) if a and b else 0 for a, b in zip(arg.shape, index.shape, strict=True)]
     index = index.expand([index.shape[d] if d == dim else n for d, n in enumerate(shape)])
     return gather(arg.expand([arg.shape[d] if d == dim else n for d, n in enumerate(shape)]), dim, index)
