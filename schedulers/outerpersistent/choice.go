@@ -135,7 +135,8 @@ func (a *analysis) keep(p Params, device scheduler.Device) Params {
 	if a.reloaded == 0 || p.Vector == 1 {
 		return p
 	}
-	room := int64(device.Shared) - barrierRoom - threads*p.Vector*a.states*min(p.Lanes, int64(device.Warp))/int64(device.Warp)
+	scratch := threads * p.Vector * a.states * min(p.Lanes, int64(device.Warp)) / int64(device.Warp)
+	room := int64(device.Shared) - barrierRoom - scratch - scratch/16 // rows of it are apart
 	if a.tiles(p)*p.Blocks > int64(device.Processors) { // two blocks of a processor
 		room -= int64(device.Shared) / 2
 	}

@@ -201,7 +201,9 @@ func find(g *scheduler.Segment) (x facts) {
 		}
 		if reload {
 			for _, v := range phases.Reductions {
-				x.states += 8 * int64(len(s.Fusion().Expr(s.Fusion().Val(v).Def).Out))
+				for _, w := range s.Fusion().Expr(s.Fusion().Val(v).Def).Out {
+					x.states += int64(s.Fusion().Val(w).DType.Size())
+				}
 			}
 		}
 	}
