@@ -67,6 +67,9 @@ output %3
 			{Lanes: 4, Rows: 8, Steps: 2, Blocks: 1, Kept: 1},
 			{Lanes: 4, Rows: 1, Steps: 4, Blocks: 1, Kept: 2, Warm: 1},
 			{Lanes: 2, Rows: 2, Steps: 1, Blocks: 2, Kept: 5, Warm: 3},
+			{Lanes: 2, Rows: 4, Steps: 2, Blocks: 3, Near: true, Kept: 2, Warm: 1},
+			{Lanes: 8, Rows: 4, Steps: 3, Blocks: 20, Near: true, Kept: 1, Warm: 1},
+			{Lanes: 2, Rows: 4, Steps: 2, Blocks: 20, Near: true, Kept: 2},
 		} {
 			p.Vector, p.Reload, p.Price = c.vector, true, persistence.Tight
 			for _, rows := range []int64{0, 1, 5, 24, 100, 145} {
