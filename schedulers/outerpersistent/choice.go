@@ -24,6 +24,7 @@ const (
 	fewParts = 8 // of blocks, that a thread folds
 
 	cachedBytes = 24 << 20 // that the second cache keeps for the next phase if it is asked to
+	asyncBytes  = 4        // of an asynchronous copy, at least
 	barrierRoom = 1 << 10  // of shared memory, for what a kernel has beside what is kept
 )
 
@@ -132,12 +133,19 @@ func (a *analysis) again(p Params, device scheduler.Device) Params {
 // the exchange of the threads, and those before in the second cache.
 func (a *analysis) keep(p Params, device scheduler.Device) Params {
 	threads := p.Lanes * p.Rows
-	if a.reloaded == 0 || p.Vector == 1 {
+	if a.reloaded == 0 {
 		return p
+	}
+	pitch := a.pitch(p.Vector)
+	for k := range a.space.Tensors {
+		t := &a.space.Tensors[k]
+		if !t.IsOutput && slices.Contains(a.reloads, t.Place) && (pitch.Widths[k] == 1 || t.Bytes*pitch.Widths[k] < asyncBytes) {
+			return p
+		}
 	}
 	scratch := threads * p.Vector * a.states * min(p.Lanes, int64(device.Warp)) / int64(device.Warp)
 	room := int64(device.Shared) - barrierRoom - scratch - scratch/16 // rows of it are apart
-	if a.tiles(p)*p.Blocks > int64(device.Processors) { // two blocks of a processor
+	if a.tiles(p)*p.Blocks > int64(device.Processors) {               // two blocks of a processor
 		room -= int64(device.Shared) / 2
 	}
 	iteration := threads * p.Steps * p.Vector * a.reloaded // bytes

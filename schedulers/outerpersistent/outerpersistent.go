@@ -125,7 +125,8 @@ type analysis struct {
 type facts struct {
 	reference core.ValID // the first reduction
 	held      map[holding]int64
-	reloaded  int64 // bytes for each element that are loaded in more than one phase, where they are not held
+	reloads   []int // inputs, by place, that are loaded in more than one phase, where they are not held
+	reloaded  int64 // bytes for each element of those
 	states    int64 // bytes of what all reductions together have for a column
 	err       error
 }
@@ -194,6 +195,7 @@ func find(g *scheduler.Segment) (x facts) {
 				x.held[holding{price, isPacked, reload}] = plan.Registers
 				if h := (holding{price, isPacked, reload}); h == (holding{persistence.Tight, true, true}) {
 					for _, v := range plan.LoadedAgain() {
+						x.reloads = append(x.reloads, slices.Index(s.Fusion().Inputs(), v))
 						x.reloaded += int64(f.Val(v).DType.Size())
 					}
 				}
