@@ -92,10 +92,10 @@ func scheduleSort(s *schedule.Scheduled, reference core.ValID, c lineCase) error
 // TestSorts sorts rows of each kind of record, by one thread, lanes and warps.
 func TestSorts(t *testing.T) {
 	for _, dtype := range []string{"bf16", "f32", "f64", "i64", "bool", "u64"} {
-		for i, c := range []lineCase{{1, 1, 8, 4}, {1, 4, 2, 8}, {1, 8, 1, 4}, {1, 32, 4, 1}, {1, 64, 4, 2}, {1, 128, 1, 1}} {
+		for i, c := range []lineCase{{1, 1, 8, 4}, {1, 4, 2, 8}, {1, 8, 1, 4}, {1, 32, 4, 1}, {1, 64, 4, 2}, {1, 128, 1, 1}, {1, 256, 1, 1}} {
 			for j, n := range []int64{0, 1, min(c.each+1, c.capacity()), c.capacity() - 1, c.capacity()} {
 				texts := []string{fmt.Sprintf("%%1 = argsort %%0 dim=1 descending=%t stable=true\noutput %%1\n", (i+j)%2 == 0)}
-				for _, k := range []int64{2, 3, n} { // one would be a broadcast, along which there are no threads
+				for _, k := range []int64{2, 3, 10, n} { // one would be a broadcast, along which there are no threads
 					if k <= n && k > 1 {
 						texts = append(texts, fmt.Sprintf("%%1, %%2 = topk %%0 k=%d dim=1 largest=%t sorted=true\noutput %%1\noutput %%2\n", k, (i+j)%2 == 0))
 					}

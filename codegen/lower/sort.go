@@ -198,14 +198,70 @@ func (s *sorting) set(i index, fields []kir.ValueID) {
 	}
 }
 
-// network sorts the records of all threads.
+// network sorts the records of all threads. If a warp keeps few of its records, those are
+// all that fewer warps go on with.
 func (s *sorting) network(capacity int64) {
-	for size := int64(2); size <= capacity; size *= 2 {
+	group := warp * s.each // records of a warp
+	if capacity <= group || 2*s.keep > group {
+		s.merge(2, capacity)
+		return
+	}
+	s.merge(2, group)
+	for capacity > group {
+		runs := capacity / group
+		records := s.collapse(runs)
+		capacity = max(group, runs*s.keep)
+		s.b.If(s.t.Lt(s.tid(), s.t.Int(capacity/s.each)), func() {
+			s.spread(records, runs*s.keep)
+			s.merge(2*s.keep, min(group, runs*s.keep))
+		}, nil)
+	}
+}
+
+// merge makes of runs of half of size ones of size, and so on up to most.
+func (s *sorting) merge(size, most int64) {
+	for ; size <= most; size *= 2 {
 		s.compare(size, true, size > s.keep)
 		for apart := min(size/4, s.keep/2); apart > 0; apart /= 2 {
 			s.compare(apart, false, false)
 		}
 	}
+}
+
+// collapse writes to shared memory what a run of each of so many warps keeps.
+func (s *sorting) collapse(warps int64) []kir.BufferID {
+	lane, _ := s.lane(s.dims)
+	number, _ := s.warps(s.dims)
+	row, rows := s.linear(s.kept)
+	var records []kir.BufferID
+	for _, t := range s.types {
+		id := s.sharedBuffer(s.name("kept"), t, s.t.Int(rows), s.t.Int(warps*s.keep))
+		s.b.Add(kir.Declare{Buffer: id})
+		records = append(records, id)
+	}
+	each := min(s.each, s.keep)
+	s.b.If(s.t.And(s.t.Lt(s.tid(), s.t.Int(warps*warp)), s.t.Lt(lane, s.t.Int(s.keep/each))), func() {
+		s.b.Repeat(s.loopName(), each, kir.UnrollFull, func(i index) {
+			at := s.t.Add(s.t.Mul(number, s.t.Int(s.keep)), s.t.Add(s.t.Mul(lane, s.t.Int(each)), i))
+			for k, a := range s.at(i) {
+				s.b.Store(s.loadFrom(a), records[k], row, at)
+			}
+		})
+	}, nil)
+	return records
+}
+
+// spread gives each thread its part of n records.
+func (s *sorting) spread(records []kir.BufferID, n int64) {
+	row, _ := s.linear(s.kept)
+	s.b.Repeat(s.loopName(), s.each, kir.UnrollFull, func(i index) {
+		at := s.t.Add(s.t.Mul(s.tid(), s.t.Int(s.each)), i)
+		s.b.If(s.t.Lt(at, s.t.Int(n)), func() {
+			for k, a := range s.at(i) {
+				s.b.Add(kir.Assign{Dst: a, Value: s.b.Load(records[k], row, at)})
+			}
+		}, func() { s.set(i, s.last()) })
+	})
 }
 
 // compare compares each record with the one that is so far apart, or with isMirrored, with the one
