@@ -211,10 +211,8 @@ func (s *sorting) network(capacity int64) {
 		runs := capacity / group
 		records := s.collapse(runs)
 		capacity = max(group, runs*s.keep)
-		s.b.If(s.t.Lt(s.tid(), s.t.Int(capacity/s.each)), func() {
-			s.spread(records, runs*s.keep)
-			s.merge(2*s.keep, min(group, runs*s.keep))
-		}, nil)
+		s.spread(records, runs*s.keep)
+		s.b.If(s.t.Lt(s.tid(), s.t.Int(capacity/s.each)), func() { s.merge(2*s.keep, min(group, runs*s.keep)) }, nil)
 	}
 }
 
@@ -260,7 +258,7 @@ func (s *sorting) spread(records []kir.BufferID, n int64) {
 			for k, a := range s.at(i) {
 				s.b.Add(kir.Assign{Dst: a, Value: s.b.Load(records[k], row, at)})
 			}
-		}, func() { s.set(i, s.last()) })
+		}, nil)
 	})
 }
 

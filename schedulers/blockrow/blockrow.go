@@ -156,6 +156,8 @@ func find(g *scheduler.Segment) facts {
 		switch {
 		case shorter[v] || m.Exact(f.Axes(v)[d]) != m.Exact(row) || e.Op == core.TopkOp && e != first:
 			return refuse("two axes", e.Out[0], "%s and %s need rows along different dimensions", f.Name(first.Out[0]), f.Name(e.Out[0]))
+		case e.Op == core.TopkOp && f.Axis(row).Kind == core.Broadcast:
+			return refuse("one element", v, "%s has one element in each row, or the same all along", f.Name(v))
 		case e.Op == core.TopkOp && f.Axis(f.Axes(e.Out[0])[d]).Kind == core.Broadcast:
 			return refuse("one element", e.Out[0], "%s has one element of each row, which is a reduction", f.Name(e.Out[0]))
 		case e.Op.Class == core.Sort:

@@ -265,7 +265,7 @@ func idle(k *kir.Kernel, b kir.Block, condition scalar.ID) string {
 					return false
 				}
 			default:
-				if !staysInBlock(k, s) {
+				if !staysInBlock(k, s, isOfWarps(k, condition)) {
 					return false
 				}
 			}
@@ -279,6 +279,8 @@ func idle(k *kir.Kernel, b kir.Block, condition scalar.ID) string {
 		return "conditions around stores to shared memory that reach no result"
 	case inner:
 		return "conditions that one inside implies"
+	case isOfWarps(k, condition):
+		return "conditions by which whole warps compute nothing"
 	case copies:
 		return "conditions around asynchronous copies with conditions of their own"
 	}
@@ -310,9 +312,21 @@ func storesShared(k *kir.Kernel, b kir.Block) (stores bool) {
 	return stores
 }
 
+// isOfWarps reports whether a condition holds for the first warps of a block, along x, and for
+// no others.
+func isOfWarps(k *kir.Kernel, condition scalar.ID) bool {
+	t := k.Scalars
+	if t.Op(condition) != scalar.Lt {
+		return false
+	}
+	args := t.Args(condition)
+	n, ok := t.ConstInt(args[1])
+	return ok && n%32 == 0 && t.Op(args[0]) == scalar.Symbol && k.Symbols[t.Tag(args[0]).Val].Kind == kir.ThreadIdx && k.Symbols[t.Tag(args[0]).Val].Dim == 0
+}
+
 // staysInBlock reports whether a statement reads and writes nothing but
-// registers and shared memory.
-func staysInBlock(k *kir.Kernel, s kir.Statement) bool {
+// registers and shared memory, and of other threads nothing but what shuffles read.
+func staysInBlock(k *kir.Kernel, s kir.Statement, shuffles bool) bool {
 	switch s.(type) {
 	case kir.Declare, kir.Assign, kir.Hoist, kir.Let:
 	default:
@@ -320,7 +334,7 @@ func staysInBlock(k *kir.Kernel, s kir.Statement) bool {
 	}
 	stays := true
 	eachBuffer(k, s, func(id kir.BufferID, _ bool) { stays = stays && k.Buffers[id].Space != kir.Global })
-	eachValue(k, s, func(v *kir.Value) { stays = stays && v.Kind != kir.Shuffle })
+	eachValue(k, s, func(v *kir.Value) { stays = stays && (shuffles || v.Kind != kir.Shuffle) })
 	return stays
 }
 
