@@ -86,7 +86,7 @@ output %2
 		{"sorting", `%0 = tensor f32 [8] contiguity=[yes]
 %1 = argsort %0 dim=0 descending=false stable=false
 output %1
-`, func(*testing.T, *schedule.Scheduled) {}, "tv1 is the result of argsort(), which this build does not compute in a kernel"},
+`, func(*testing.T, *schedule.Scheduled) {}, "tv0 is sorted, which threads do that read elements of each other: keep it in shared memory"},
 		{"threads in an unknown number", `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
 %1 = sum %0 dims=[1] keepdim=false dtype=f32
 output %1
