@@ -1,6 +1,9 @@
 package cuda_test
 
 import (
+	"encoding/binary"
+	"math"
+
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
@@ -373,6 +376,41 @@ func shuffles() *kir.Kernel {
 	b.Store(b.ShuffleAt(b.Op(core.ComplexOp, f, f), b.T.Sub(b.T.Int(31), i), 32), z, i)
 	b.Add(kir.Barrier{Scope: kir.WarpScope})
 	return b.Kernel()
+}
+
+// warpMaxima gives each lane the largest element of its warp, and the reciprocal of it, which
+// tells zeros apart.
+func warpMaxima() *kir.Kernel {
+	b := kir.NewBuilder("warpMaxima", dtype.Int32)
+	n := b.T.Int(int64(32 * len(warpLargest)))
+	x, y, z := b.Input("x", dtype.Float, n), b.Global("y", dtype.Float, n), b.Global("z", dtype.Float, n)
+	i, r := b.Thread(0, int64(32*len(warpLargest))), b.Local("r", dtype.Float)
+	b.Store(b.WarpMaximum(b.Load(x, i)), r)
+	b.Store(b.Load(r), y, i)
+	b.Store(b.Op(core.Lookup("reciprocal"), b.Load(r)), z, i)
+	return b.Kernel()
+}
+
+// warpLargest is by warp the largest of the elements of warpElements.
+var warpLargest = []float64{sample(16), math.NaN(), 0, math.Copysign(0, -1), -1e38}
+
+func warpElements() []byte {
+	m := memoryOf(counted(dtype.Float, 32*len(warpLargest), func(i int) float64 {
+		switch lane := i % 32; {
+		case i < 32:
+			return sample(i)
+		case i < 64:
+			return sample(lane) - 1e6
+		case i < 128:
+			return math.Copysign(0, -1)
+		case lane < 31:
+			return math.Inf(-1)
+		}
+		return -1e38
+	}))
+	binary.LittleEndian.PutUint32(m[4*(32+7):], 0xffc00000) // NaN, and negative
+	binary.LittleEndian.PutUint32(m[4*(64+3):], 0)
+	return m
 }
 
 // clusters has a barrier between the blocks of a cluster.

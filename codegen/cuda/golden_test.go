@@ -122,6 +122,13 @@ var features = []feature{
 				return sample(i)
 			}),
 			2: counted(dtype.Bool, 32, func(i int) float64 { return max(min(sample(i^1), 1), 0) })}},
+	{name: "warp_maxima", note: "The largest element of a warp.", kernel: warpMaxima,
+		arguments: func() []any {
+			return []any{warpElements(), room(dtype.Float, 32*len(warpLargest)), room(dtype.Float, 32*len(warpLargest))}
+		},
+		outputs: map[int][]scalar.Value{
+			1: counted(dtype.Float, 32*len(warpLargest), func(i int) float64 { return warpLargest[i/32] }),
+			2: counted(dtype.Float, 32*len(warpLargest), func(i int) float64 { return 1 / warpLargest[i/32] })}},
 	{name: "clusters", note: "A barrier of a cluster.", kernel: clusters, arch: 90,
 		arguments: func() []any { return []any{room(dtype.Int32, 4), room(dtype.Int32, 4)} },
 		outputs:   map[int][]scalar.Value{1: counted(dtype.Int32, 4, func(i int) float64 { return float64(i ^ 1) })}},

@@ -368,6 +368,10 @@ func sectionNames(name string, compute dtype.Type) []string {
 
 func (p *printer) shuffle(v *kir.Value) text {
 	x := p.value(v.Args[0])
+	if v.Mode == kir.WarpMaximum {
+		p.need("warpMaximum")
+		return text{code: fmt.Sprintf("warpMaximum(%s)", x.code), level: levelAtom}
+	}
 	p.need("shuffle")
 	if v.DType.IsComplex() {
 		p.need("shuffle.complex")

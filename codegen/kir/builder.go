@@ -271,6 +271,11 @@ func (b *Builder) Shuffle(mode ShuffleMode, v ValueID, lane int64, width int) Va
 	return b.Value(Value{Kind: Shuffle, DType: b.kernel.Values[v].DType, Args: []ValueID{v}, Mode: mode, Int: lane, Width: width})
 }
 
+// WarpMaximum adds the largest of what the lanes of the warp hold.
+func (b *Builder) WarpMaximum(v ValueID) ValueID {
+	return b.Value(Value{Kind: Shuffle, DType: b.kernel.Values[v].DType, Args: []ValueID{v}, Mode: WarpMaximum, Width: 32})
+}
+
 // ShuffleAt adds the value that lane number at of the group of width lanes holds.
 func (b *Builder) ShuffleAt(v ValueID, at scalar.ID, width int) ValueID {
 	return b.Value(Value{Kind: Shuffle, DType: b.kernel.Values[v].DType, Args: []ValueID{v}, Mode: ShuffleAt, Index: at, Width: width})

@@ -175,7 +175,7 @@ const (
 	IndexValue                  // Index, an expression, converted to DType
 	Load                        // Access, of Width 1
 	Operation                   // Op of Args, computed in the row's compute type; result of DType
-	Shuffle                     // Args[0] as held by another lane: see Mode, Index
+	Shuffle                     // Args[0] as held by other lanes: see Mode, Index
 	Random                      // element Index of the stream of Op; Args are its two parameters
 	Order                       // an integer that is greater where Args[0], a real number, is: see [OrderType]
 )
@@ -188,6 +188,7 @@ const (
 	ShuffleDown                    // lane + Int, itself beyond the group
 	ShuffleUp                      // lane - Int, itself before the group
 	ShuffleAt                      // lane Index
+	WarpMaximum                    // the largest of all lanes, which are 32, of a Float: NaN if one is, of zeros a positive one
 )
 
 // A Value is an element computed by a thread. Values are trees by id: an id is

@@ -143,7 +143,7 @@ var (
 	spaceNames  = [...]string{"local", "shared", "global"}
 	scopeNames  = [...]string{"warp", "block", "cluster", "grid"}
 	unrollNames = [...]string{"", " unrolled", " rolled"}
-	modeNames   = [...]string{"shuffleXor", "shuffleDown", "shuffleUp", "shuffleAt"}
+	modeNames   = [...]string{"shuffleXor", "shuffleDown", "shuffleUp", "shuffleAt", "warpMaximum"}
 )
 
 func (s Space) String() string { return spaceNames[s] }
@@ -257,6 +257,9 @@ func (p *printer) value(id ValueID) string {
 	case Order:
 		return fmt.Sprintf("order(%s)", p.values(v.Args))
 	case Shuffle:
+		if v.Mode == WarpMaximum {
+			return fmt.Sprintf("%s(%s)", modeNames[v.Mode], p.values(v.Args))
+		}
 		lane := fmt.Sprint(v.Int)
 		if v.Mode == ShuffleAt {
 			lane = p.expr(v.Index)

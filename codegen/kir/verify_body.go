@@ -335,6 +335,9 @@ func (v *verifier) types(id ValueID, x *Value) {
 		want = v.operation(x)
 	case Shuffle:
 		want = v.k.Values[x.Args[0]].DType
+		if x.Mode == WarpMaximum && (want != dtype.Float || x.Width != 32) {
+			v.problem("the maximum of %d lanes of a %v", x.Width, want)
+		}
 		w := x.Width
 		if w < 2 || w > 32 || w&(w-1) != 0 || x.Mode != ShuffleAt && (x.Int < 0 || x.Int >= int64(w)) {
 			v.problem("a shuffle by %d in groups of %d lanes", x.Int, w)

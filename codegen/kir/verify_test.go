@@ -298,6 +298,14 @@ func TestVerify(t *testing.T) {
 		}, "some lanes of a warp may not reach the shuffle"},
 		{"shuffle by too much", func(b *sample) { b.Store(b.Shuffle(ShuffleXor, b.alpha, 8, 8), b.s) }, "a shuffle by 8 in groups of 8 lanes"},
 
+		{"maximum of a warp under a condition", func(b *sample) {
+			b.If(b.T.Lt(b.tx, b.T.Int(33)), func() { b.Store(b.WarpMaximum(b.alpha), b.s) }, nil)
+		}, "some lanes of a warp may not reach the shuffle"},
+		{"maximum of integers of a warp", func(b *sample) { b.Let("k", b.WarpMaximum(b.Number(dtype.Int32, 1)), scalar.Unknown()) }, "the maximum of 32 lanes of a Int32"},
+		{"maximum of half a warp", func(b *sample) {
+			b.Store(b.Value(Value{Kind: Shuffle, DType: dtype.Float, Args: []ValueID{b.alpha}, Mode: WarpMaximum, Width: 16}), b.s)
+		}, "the maximum of 16 lanes of a Float"},
+
 		{"sent in no cluster", func(b *sample) {
 			b.Add(Send{Dst: b.At(b.tile, b.T.Int(0)), Rank: b.T.Int(0), Value: b.Float(dtype.Float, 1)})
 		}, "a block sends to the Shared memory of another one of its cluster"},

@@ -207,14 +207,21 @@ func (m *meeting) butterfly(n int64) {
 	if len(masks) == 0 {
 		return
 	}
+	_, lanes := m.lane(m.dims)
+	_, rows := m.warps(m.dims)
+	atOnce := lanes == warp && rows*m.ranks > 1 // a smaller group has the parts that others of its warp have
 	var inPairs []*exchange
 	for _, x := range m.list {
+		if atOnce && x.fold.state == nil && hasWarpMaximum(x.fold.op.Combine().Info(), x.fold.types[0]) {
+			m.each(x, func(i index) { m.set(x, i, []kir.ValueID{m.b.WarpMaximum(m.state(x, i)[0])}) })
+			continue
+		}
 		if x.fold.state == nil || x.fold.state.mergeAll == nil {
 			inPairs = append(inPairs, x)
 			continue
 		}
 		m.each(x, func(i index) {
-			m.set(x, i, x.fold.state.mergeAll(m.lowering, x.fold, [][]kir.ValueID{m.state(x, i)}, m.lanesBy(masks)))
+			m.set(x, i, x.fold.state.mergeAll(m.lowering, x.fold, [][]kir.ValueID{m.state(x, i)}, m.lanesBy(masks, atOnce)))
 		})
 	}
 	for _, mask := range masks {
@@ -229,10 +236,22 @@ func (m *meeting) butterfly(n int64) {
 	}
 }
 
-// lanesBy returns the lanes that masks lead to.
-func (m *meeting) lanesBy(masks []int64) lanes {
+// hasWarpMaximum reports whether one instruction folds what all lanes of a warp have by a row.
+// It takes less time than five shuffles, and more of the pipe that they take: where a warp is
+// all that has parts, so that nothing waits for the slowest one, a softmax of 65536 x 1023
+// bfloat16 took 95.6 us with it and 94.7 without; one of 64 x 8192, of 16 warps a row, 5.9 and
+// 6.0.
+func hasWarpMaximum(by *core.OpInfo, t dtype.Type) bool {
+	return by == core.MaximumOp && t == dtype.Float
+}
+
+// lanesBy returns the lanes that masks lead to; atOnce, they may as well be all of the warp.
+func (m *meeting) lanesBy(masks []int64, atOnce bool) lanes {
 	width := int(2 * masks[0])
 	return func(by *core.OpInfo, v kir.ValueID) kir.ValueID {
+		if atOnce && hasWarpMaximum(by, m.b.Kernel().Values[v].DType) {
+			return m.b.WarpMaximum(v)
+		}
 		for _, mask := range masks {
 			own := m.temporary("own", v)
 			v = m.b.Op(by, own, m.temporary("other", m.b.Shuffle(kir.ShuffleXor, own, mask, width)))
@@ -411,7 +430,7 @@ func (m *meeting) byGroups(x *exchange, scratch map[*exchange]scratch, rows, all
 		}
 		states = append(states, m.read(x, scratch, exists, row, at))
 	}
-	state := x.fold.state.mergeAll(m.lowering, x.fold, states, m.lanesBy(masks))
+	state := x.fold.state.mergeAll(m.lowering, x.fold, states, m.lanesBy(masks, false))
 	m.whenever(m.t.Eq(lane, m.t.Int(0)), func() {
 		for k, v := range state {
 			m.b.Add(kir.Assign{Dst: scratch[x].at(m, k, m.t.Int(0), at), Value: v})

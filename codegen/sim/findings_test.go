@@ -250,6 +250,16 @@ var mistakes = []struct {
 		b.Kernel().Launch.Block[0] = b.T.Int(48)
 		b.Store(b.Shuffle(kir.ShuffleXor, one(b), 16, 32), y, t)
 	}, []sim.Kind{sim.InactiveLane}, "lane 16"},
+	{"the maximum of lanes that are not there", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.Kernel().Launch.Block[0] = b.T.Int(48)
+		b.Store(b.WarpMaximum(one(b)), y, t)
+	}, []sim.Kind{sim.InactiveLane}, "the maximum of 32 lanes is taken, and 16 are there"},
+	{"the maximum of what is not there", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
+		b.If(b.T.Lt(b.T.Int(0), t), func() { b.Store(one(b), a, t) }, nil)
+		b.Add(block())
+		b.Store(b.WarpMaximum(b.Load(a, t)), y, t)
+	}, []sim.Kind{sim.Uninitialised}, ""},
 	{"shuffles within groups", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
 		v := b.Index(dtype.Float, t)
 		down := b.Shuffle(kir.ShuffleDown, v, 3, 8)

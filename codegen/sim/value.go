@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"nvfuser_go/codegen/kir"
@@ -205,6 +206,10 @@ func (b *block) shuffle(s *shuffle, out, from *lanes) {
 			b.found(Finding{Kind: DivergentBarrier, Thread: w * 32, Detail: "some lanes of the warp do not take part in the shuffle"}, s.at)
 		}
 	}
+	if s.mode == kir.WarpMaximum {
+		b.warpMaximum(s, out, from)
+		return
+	}
 	var x *indexValue
 	if s.mode == kir.ShuffleAt {
 		x = b.index(s.index)
@@ -238,5 +243,29 @@ func (b *block) shuffle(s *shuffle, out, from *lanes) {
 		taint |= from.flawAt(source)
 		out.taint[l] = taint
 		out.tainted = out.tainted || taint != 0
+	}
+}
+
+// warpMaximum sets out to the largest element that the lanes of a warp have in from.
+func (b *block) warpMaximum(s *shuffle, out, from *lanes) {
+	out.tainted = false
+	for first := 0; first < len(b.lanes); {
+		w, largest, taint, last := b.lanes[first]>>5, math.Inf(-1), uint8(0), first
+		for ; last < len(b.lanes) && b.lanes[last]>>5 == w; last++ {
+			x := from.get(int(b.lanes[last])).Re
+			if math.IsNaN(x) || x > largest || x == 0 && largest == 0 && !math.Signbit(x) {
+				largest = x
+			}
+			taint |= from.flawAt(b.lanes[last])
+		}
+		if last-first < 32 {
+			b.found(Finding{Kind: InactiveLane, Thread: int(b.lanes[first]), Detail: fmt.Sprintf("the maximum of 32 lanes is taken, and %d are there", last-first)}, s.at)
+		}
+		for ; first < last; first++ {
+			l := b.lanes[first]
+			out.set(int(l), scalar.Value{Type: out.t, Re: largest})
+			out.taint[l] = taint
+			out.tainted = out.tainted || taint != 0
+		}
 	}
 }

@@ -189,6 +189,37 @@ func TestOtherValues(t *testing.T) {
 	}
 }
 
+// TestWarpMaximum takes the larger zero, and NaN.
+func TestWarpMaximum(t *testing.T) {
+	b := kir.NewBuilder("maxima", dtype.Int32)
+	x, y := b.Input("x", dtype.Float, b.T.Int(128)), b.Global("y", dtype.Float, b.T.Int(128))
+	i := b.Thread(0, 128)
+	b.Store(b.WarpMaximum(b.Load(x, i)), y, i)
+	require.NoError(t, b.Kernel().Verify())
+	zero := float32(math.Copysign(0, -1))
+	m := counted(128, func(i int) float32 {
+		switch {
+		case i < 32:
+			return float32(i%7) - 10
+		case i == 50:
+			return float32(math.NaN())
+		case i == 70:
+			return 0
+		}
+		return zero
+	})
+	out := room(4 * 128)
+	report, err := sim.Run(b.Kernel(), []sim.Argument{pointer(m), pointer(out)}, sim.Options{})
+	require.NoError(t, err)
+	require.NoError(t, report.Err())
+	for i := range 128 {
+		want := []float64{-4, math.NaN(), 0, math.Copysign(0, -1)}[i/32]
+		got := dtype.LoadFloat(dtype.Float, out.Data[4*i:])
+		require.Equal(t, math.IsNaN(want), math.IsNaN(got))
+		require.True(t, math.IsNaN(want) || math.Float64bits(want) == math.Float64bits(got), "element %d: %v and %v", i, want, got)
+	}
+}
+
 // TestDivergence: both sides of a condition, and loops of different length.
 func TestDivergence(t *testing.T) {
 	b := kir.NewBuilder("divergence", dtype.Int32)

@@ -23,6 +23,7 @@ const (
 	block         = 128      // threads of a block, at least
 	smallRows     = 256      // the same of rows that are less than a warp's
 	spreadThreads = 512      // of a processor, at most, that few rows get
+	spreadSteps   = 2        // of a thread of them, at least
 	largeBlock    = 512      // threads up to which a row has more of them rather than more elements for each
 	pairRegisters = 80       // of a thread that has two rows, at most
 	pairRows      = 32       // blocks of a processor, at least, where a thread has two rows
@@ -234,7 +235,7 @@ func (a *analysis) spread(p *Params, device scheduler.Device) {
 		return
 	}
 	vectors := scheduler.CeilDiv(max(a.rows.Length, 1), p.Vector)
-	for !a.facts.isOnline && p.Steps > 1 && p.Threads < int64(device.Threads) && 2*a.rows.Count*p.Threads <= most {
+	for !a.facts.isOnline && p.Steps > spreadSteps && p.Threads < int64(device.Threads) && 2*a.rows.Count*p.Threads <= most {
 		p.Threads *= 2
 		p.Steps = bucket(scheduler.CeilDiv(vectors, p.Threads))
 	}

@@ -49,10 +49,11 @@
 //     them loaded last, 102.0 / 97.3 so with one row, and 105.2 / 101.6 with a warp a row.
 //   - Held packed, as the RMS norm takes 185.9 / 181.1 with what the compiler keeps unpacked,
 //     and spills.
-//   - Few rows: an RMS norm of 64 x 8192 takes 5.1 / 5.1 with one vector of each of 1024
-//     threads, or two or four of fewer, and the weight loaded first, 6.1 / 6.1 with four and
-//     the weight loaded last; a layer norm of 256 x 1024 4.6 / 4.7 and 5.9 / 5.9. A softmax of
-//     64 x 8192 takes no less with more threads.
+//   - Few rows: an RMS norm of 64 x 8192 takes 5.3 / 5.1 with two vectors of each of 512
+//     threads and the weight loaded first, 5.3 / 5.1 with four of 256, 5.5 / 5.4 with one of
+//     1024; with four and the weight loaded last it took 6.1 / 6.1 where one of 1024 took
+//     5.1 / 5.1. A layer norm of 256 x 1024 takes 4.6 / 4.7 with one, two or four. A softmax
+//     of 64 x 8192 takes no less with more threads.
 package innerpersistent
 
 import (

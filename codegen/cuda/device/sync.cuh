@@ -161,6 +161,20 @@ __device__ inline T shuffleAt(T x, int lane, int width) {
   return __shfl_sync(0xffffffff, x, lane, width);
 }
 
+//@ warpMaximum needs maximum shuffle
+// The largest of what the 32 lanes of a warp hold. Integers in the order of the numbers:
+// those of negative ones have the other bits turned, and NaN is the one above infinity.
+__device__ inline float warpMaximum(float x) {
+#ifdef __CUDA_ARCH__
+  const int ordered = __float_as_int(maximum(x, x));
+  const int largest = __reduce_max_sync(0xffffffff, ordered ^ (ordered >> 31 & 0x7fffffff));
+  return __int_as_float(largest ^ (largest >> 31 & 0x7fffffff));
+#else
+  for (int mask = 16; mask > 0; mask /= 2) x = maximum(x, shuffleXor(x, mask, 32));
+  return x;
+#endif
+}
+
 //@ shuffle.complex needs Complex shuffle
 template <class T>
 __device__ inline Complex<T> shuffleXor(Complex<T> x, int mask, int width) {
