@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -194,15 +195,18 @@ func (a *assembly) locate() error {
 			read[v] = true
 		}
 	}
+	homes := a.homes(outputs)
 	for _, s := range a.program.Segments {
 		for k, v := range s.Writes {
 			var err error
 			alias := s.Fusion.Outputs()[k].Alias
 			switch {
 			case s.Kind == segmenter.View:
-				a.at[v], err = a.view(s)
+				a.at[v], err = a.view(s, outputs[v])
 			case alias != core.NoVal && !read[v] && !a.apart[v]:
 				a.at[v] = a.at[s.Inputs[slices.Index(s.Fusion.Inputs(), alias)].Val]
+			case homes[v] > 0:
+				err = a.placeAt(v, homes[v]-1)
 			default:
 				err = a.placeDense(v, outputs[v], s.Kind == segmenter.TorchCall)
 			}
@@ -211,6 +215,40 @@ func (a *assembly) locate() error {
 			}
 		}
 	}
+	return nil
+}
+
+// homes returns, by tensor that an output is a view of all elements of, the output that it is
+// stored as, and 1.
+func (a *assembly) homes(outputs map[core.ValID][]int) map[core.ValID]int {
+	homes := map[core.ValID]int{}
+	for _, s := range slices.Backward(a.program.Segments) {
+		if s.Kind != segmenter.View {
+			continue
+		}
+		v := s.Writes[0]
+		home := homes[v]
+		for _, k := range outputs[v] {
+			if home = k + 1; a.p.Outputs[k].Alias < 0 {
+				break
+			}
+		}
+		if home > 0 {
+			homes[s.Inputs[0].Val] = home
+		}
+	}
+	return homes
+}
+
+// placeAt has v lie where output k belongs.
+func (a *assembly) placeAt(v core.ValID, k int) error {
+	sizes, err := a.b.Shape(v)
+	if err != nil {
+		return err
+	}
+	at := *a.output(k)
+	at.dtype, at.sizes, at.strides = a.f.Val(v).DType, sizes, denseStrides(a.f, v, sizes, a.orders[v])
+	a.at[v] = &at
 	return nil
 }
 
@@ -239,8 +277,9 @@ func (a *assembly) tensor(t dtype.Type, sizes, strides []int64, isResult bool) *
 	return &located{m, t, sizes, strides, wellAligned, false, true}
 }
 
-// view returns where the result of a view lies: in its operand.
-func (a *assembly) view(s *segmenter.Segment) (*located, error) {
+// view returns where the result of a view lies: in its operand, which may lie where one of
+// the outputs belongs that the result is.
+func (a *assembly) view(s *segmenter.Segment, outputs []int) (*located, error) {
 	sizes, err := a.b.Shape(s.Writes[0])
 	if err != nil {
 		return nil, err
@@ -263,7 +302,22 @@ func (a *assembly) view(s *segmenter.Segment) (*located, error) {
 	for x.add%int64(x.aligned) != 0 {
 		x.aligned /= 2
 	}
+	for _, k := range outputs {
+		if to := a.output(k); to.memory == x.memory && !sameStrides(sizes, strides, to.strides) {
+			return nil, &Bug{What: fmt.Sprintf("output %d lies as %v says, and is stored as %v", k, to.strides, strides)}
+		}
+	}
 	return &x, nil
+}
+
+// sameStrides reports whether a tensor lies in the same way with either strides.
+func sameStrides(sizes, x, y []int64) bool {
+	for d, n := range sizes {
+		if n != 1 && x[d] != y[d] {
+			return false
+		}
+	}
+	return true
 }
 
 // inputsOf returns the inputs of s, and the bytes that divide their addresses.

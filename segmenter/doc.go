@@ -14,7 +14,9 @@
 //     what is stored. They are nodes too where the result itself must be in memory:
 //     views, if it lies in its operand's and calls of torch read it, or kernels to which
 //     it lies as if it had been computed. A reshape is forwarded if it is such a view. A slice of
-//     what is in memory is a view for whoever reads it, kernels too.
+//     what is in memory is a view for whoever reads it, kernels too. An output that lies as its
+//     operand does, such as a reshape of what is dense, is a view of it: the operand, which is no
+//     other output, is stored as that output.
 //  2. In the order of [core.Fusion.Order] each node joins the groups that compute what
 //     it reads, or that read what it reads, the pair that saves most time first. What is
 //     known of a group is a summary: bytes, instructions, the elements that it runs

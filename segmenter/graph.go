@@ -57,7 +57,10 @@ type graph struct {
 	again  []bool // by expression: kernels that read its result had better compute it
 	copied []bool // by expression that is forwarded: a kernel reads its result from memory
 	cut    []bool // by expression: a slice, of which whoever reads it sees the operand's memory
-	order  []core.ExprID
+	homes  []bool // by expression: an output that its operand is stored as
+
+	taken map[core.ValID]bool // operands of homes, and outputs that may be in place
+	order []core.ExprID
 
 	inMemory []bool // by value: something reads it from memory, through views or not
 
@@ -69,7 +72,8 @@ type graph struct {
 // forwarded.
 func newGraph(f *core.Fusion, b *core.Binding, o Options, torch, direct, again []bool) (*graph, error) {
 	g := &graph{f: f, b: b, o: o, torch: torch, direct: direct, again: again, order: f.Order(), values: make([]value, f.NumVals()),
-		chain: make([]int, f.NumExprs()), copied: make([]bool, f.NumExprs()), cut: make([]bool, f.NumExprs()), anchors: map[core.ExprID][]core.ValID{}}
+		chain: make([]int, f.NumExprs()), copied: make([]bool, f.NumExprs()), cut: make([]bool, f.NumExprs()),
+		homes: make([]bool, f.NumExprs()), taken: map[core.ValID]bool{}, anchors: map[core.ExprID][]core.ValID{}}
 	for v := range g.values {
 		g.values[v].node = none
 	}
@@ -82,6 +86,7 @@ func newGraph(f *core.Fusion, b *core.Binding, o Options, torch, direct, again [
 	stored := make([]bool, f.NumExprs()) // of those that are forwarded
 	for _, o := range f.Outputs() {
 		g.values[o.Val].output = true
+		g.taken[o.Val] = g.taken[o.Val] || o.Alias != core.NoVal
 	}
 	for _, id := range g.order {
 		e := f.Expr(id)
@@ -164,6 +169,17 @@ func (g *graph) describe(v core.ValID) error {
 	return nil
 }
 
+// storesAll reports whether v has an element in memory for each of its own: no dimension of it
+// is expanded.
+func (g *graph) storesAll(v core.ValID) bool {
+	for d, a := range g.f.Axes(v) {
+		if g.f.Axis(a).Kind == core.Broadcast && g.values[v].shape[d] != 1 {
+			return false
+		}
+	}
+	return true
+}
+
 // readsDirectly reports whether tensor operand k of an expression must be in memory: a table
 // must be, and where it is read may be computed.
 func (g *graph) readsDirectly(id core.ExprID, k int) bool {
@@ -178,10 +194,34 @@ func (g *graph) readsDirectly(id core.ExprID, k int) bool {
 
 // isView reports whether an expression is stored as another view of its operand. Calls
 // of torch read one with any strides, and kernels a slice. Of others a kernel computes it
-// again, or reads it from memory if it lies there as what is computed does.
+// again, or reads it from memory if it lies there as what is computed does. An output is one
+// if the operand is stored there.
 func (g *graph) isView(id core.ExprID) bool {
 	e := g.f.Expr(id)
-	return g.cut[id] || g.chain[id] > 0 && maySee(e.Op) && !g.values[e.Out[0]].output && !g.isOfHost(e) && (!g.copied[id] || g.liesDense(e))
+	if g.cut[id] || g.homes[id] {
+		return true
+	}
+	return !g.values[e.Out[0]].output && g.chain[id] > 0 && maySee(e.Op) && !g.isOfHost(e) && (!g.copied[id] || g.liesDense(e))
+}
+
+// findHome finds out whether the result of e, an output, lies as its operand does, which a
+// kernel computes for nobody but the program: the operand is then stored as the output, and
+// no kernel need follow loops through e.
+func (g *graph) findHome(id core.ExprID) bool {
+	e := g.f.Expr(id)
+	if v := e.Out[0]; !maySee(e.Op) || !g.values[v].output || g.taken[v] {
+		return false
+	}
+	x := e.Args[0].Tensor
+	d := g.f.Val(x).Def
+	if d == core.NoExpr || g.torch[d] || g.taken[x] || g.values[x].output || !g.storesAll(x) || !g.storesAll(e.Out[0]) {
+		return false
+	}
+	if op := g.f.Expr(d).Op; g.cut[d] || g.chain[d] > 0 && maySee(op) || !g.liesDense(e) {
+		return false
+	}
+	g.homes[id], g.taken[x] = true, true
+	return true
 }
 
 // forward decides whether an expression is computed again by those who read it.
@@ -201,12 +241,12 @@ func (g *graph) forward(id core.ExprID) {
 		size += g.chain[d]
 		reads += len(g.anchorsOf(d))
 	}
-	cheap := g.again[id]
+	cheap := g.again[id] || g.findHome(id)
 	switch e.Op.Class {
 	case core.Factory:
 		cheap = true
 	case core.View:
-		cheap = isStrided(e.Op) || e.Op == core.ReshapeOp && g.inMemory[e.Out[0]] && g.viewed(e) != nil
+		cheap = cheap || isStrided(e.Op) || e.Op == core.ReshapeOp && g.inMemory[e.Out[0]] && g.viewed(e) != nil
 	case core.Elementwise:
 		switch {
 		case e.Op == core.SegmentSetOp:

@@ -237,7 +237,8 @@ class Chain:
     def shape(self) -> list[int]:
         shape: list[int] = []
         for _ in range(self.draw([0, 1, 2, 2, 3, 4])):
-            shape.append(self.draw([s for s in SIZES if math.prod(shape) * s <= self.most]))
+            # A sum along a dimension of size 0 has elements.
+            shape.append(self.draw([s for s in SIZES if math.prod(filter(None, shape)) * s <= self.most]))
         return shape
 
     def size(self, v: Value, d: int) -> str:
@@ -432,14 +433,14 @@ class Chain:
         if x.ndim == 0:
             return
         dim = self.random.randrange(x.ndim)
-        known = self.mode != "unknown"  # what has a size of 1 at run time alone is not broadcast
+        known, static = self.mode != "unknown", self.mode == "static"  # a size that is not known is no broadcast
 
         def fits(y: torch.Tensor) -> bool:
             if y.is_floating_point() or y.ndim != x.ndim:
                 return False
             pairs = [(a, b) for d, (a, b) in enumerate(zip(x.shape, y.shape, strict=True)) if d != dim]
             return (
-                all(a == b or (known and 1 in (a, b)) for a, b in pairs)
+                all(a == b or (static and 1 in (a, b)) for a, b in pairs)
                 and y.shape[dim] * math.prod(map(max, pairs)) <= self.most
             )
 

@@ -1,0 +1,138 @@
+"""Reshapes around reductions and normalisations: against torch, and in how few kernels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from agreement import agree, randn
+from sweep_values import describe
+from torch.nn import functional as F
+
+from nvfuser_go import DataType, FusionDefinition
+
+EPSILON = 1e-5
+
+
+def normalised(ops, x, dims: list[int]):
+    var, mean = ops.var_mean(x, dims, 0, True)
+    return ops.mul(ops.sub(x, mean), ops.rsqrt(ops.add(var, EPSILON)))
+
+
+def softmax(ops, x, dim: int):
+    e = ops.exp(ops.sub(x, ops.max(x, [dim], True)))
+    return ops.truediv(e, ops.sum(e, [dim], True))
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    kernels: int
+    program: Callable
+    expected: Callable
+    shapes: tuple[tuple[int, ...], ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def layer_norm_of_rows(ops, x):
+    y = normalised(ops, ops.reshape(x, [6, 40]), [1])
+    return ops.reshape(y, [2, 3, 5, 8])
+
+
+def heads_softmax(ops, x):
+    y = softmax(ops, ops.reshape(x, [2, 7, 5, 33]), 3)
+    return ops.reshape(y, [2, 7, 165])
+
+
+def scaled_in_blocks(ops, x):
+    y = ops.reshape(x, [12, 4, 16])
+    largest = ops.max(ops.abs(y), [2], True)
+    return ops.reshape(ops.truediv(y, ops.add(largest, 1.0)), [12, 64]), ops.squeeze(largest, [2])
+
+
+def scaled_in_blocks_by_torch(x):
+    y = x.reshape(12, 4, 16)
+    largest = y.abs().amax(2, True)
+    return (y / (largest + 1)).reshape(12, 64), largest.squeeze(2)
+
+
+def two_shapes_of_one(ops, x):
+    y = ops.tanh(x)
+    return ops.reshape(y, [15, 12]), ops.reshape(y, [-1])
+
+
+CASES = [
+    Case(
+        "layer norm of rows that are reshaped before and after",
+        1,
+        layer_norm_of_rows,
+        lambda x: F.layer_norm(x.reshape(6, 40), (40,)).reshape(2, 3, 5, 8),
+        ((2, 3, 40),),
+    ),
+    Case(
+        "softmax of each head",
+        1,
+        heads_softmax,
+        lambda x: x.reshape(2, 7, 5, 33).softmax(3).reshape(2, 7, 165),
+        ((2, 7, 165),),
+    ),
+    Case("scaled in blocks of a row", 1, scaled_in_blocks, scaled_in_blocks_by_torch, ((12, 64),)),
+    Case(
+        "two shapes of one tensor",
+        1,
+        two_shapes_of_one,
+        lambda x: (x.tanh().reshape(15, 12), x.tanh().flatten()),
+        ((12, 15),),
+    ),
+    Case(
+        "sum of each head",
+        1,
+        lambda ops, x: ops.sum(ops.reshape(x, [2, 7, 5, 33]), [3]),
+        lambda x: x.reshape(2, 7, 5, 33).sum(3),
+        ((2, 7, 165),),
+    ),
+    Case(
+        "sum over a dimension that is kept and one that is not",
+        1,
+        lambda ops, x: ops.sum(ops.reshape(x, [2, -1]), [1]),
+        lambda x: x.reshape(2, -1).sum(1),
+        ((2, 7, 33),),
+    ),
+    Case(
+        "sum of an expanded dimension that is cut",
+        1,
+        lambda ops, x: ops.sum(ops.reshape(ops.broadcast_in_dim(x, [33, 40, 10], [0, 1]), [264, 50]), [1]),
+        lambda x: x[..., None].expand(33, 40, 10).reshape(264, 50).sum(1),
+        ((33, 40),),
+    ),
+    Case(
+        "heads that several queries share",
+        1,
+        lambda ops, x, q: ops.mul(
+            ops.reshape(ops.broadcast_in_dim(x, [2, 3, 4, 5, 8], [0, 1, 3, 4]), [2, 12, 5, 8]), q
+        ),
+        lambda x, q: x[:, :, None].expand(2, 3, 4, 5, 8).reshape(2, 12, 5, 8) * q,
+        ((2, 3, 5, 8), (2, 12, 5, 8)),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_kernels(case: Case, dynamic: bool) -> None:
+    inputs = [randn(*shape) for shape in case.shapes]
+    with FusionDefinition() as fd:
+        out = case.program(fd.ops, *(fd.define_tensor(**describe(x, DataType.Float, dynamic)) for x in inputs))
+        for t in out if isinstance(out, tuple) else [out]:
+            fd.add_output(t)
+    explanation = fd.explain(inputs)
+    assert sum(s.memory is not None for s in explanation.segments) == case.kernels, str(explanation)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("place", ["cpu", "simulate"])
+def test_values(case: Case, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if place == "simulate":
+        monkeypatch.setenv("NVFUSER_ENABLE", "simulate")
+    agree(lambda fd, *tensors: case.program(fd.ops, *tensors), case.expected, *(randn(*s) for s in case.shapes))
