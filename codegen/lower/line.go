@@ -100,8 +100,8 @@ func (l *lowering) line(id core.ExprID, n *schedule.Nest) (*line, error) {
 			return nil, l.refuse("line", v, "%s is computed in loops of dimension %d that are %v: those of threads along x can be, within loops of steps and around loops of elements", l.f.Name(v), dim, p)
 		}
 		size, isConst := l.t.ConstInt(l.extent(l.m.Promotion(a)))
-		if y.x.count *= size; !isConst || y.x.count > maxLine {
-			return nil, l.refuse("register size", v, "each thread has elements of dimension %d of what %s is computed from in registers, of which there are %d at most: split the dimension whole", dim, l.f.Name(v), maxLine)
+		if y.x.count *= size; !isConst || size < 1 || y.x.count > maxLine {
+			return nil, l.refuse("register size", v, "each thread has elements of dimension %d of what %s is computed from in registers, one and no more than %d: split the dimension whole", dim, l.f.Name(v), maxLine)
 		}
 		if isSpread {
 			y.each *= size

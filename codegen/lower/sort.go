@@ -4,6 +4,7 @@ import (
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
 )
 
@@ -117,11 +118,14 @@ func (s *sorting) collect(operand core.ValID, dim int) error {
 	if s.e.Op == core.TopkOp {
 		descending = s.e.Args[3]
 	}
-	var err error
+	exists, err := c.hasLine(o, dim)
+	if err != nil {
+		return err
+	}
 	s.b.Repeat(s.loopName(), s.each, kir.UnrollFull, func(i index) {
 		at := s.t.Add(s.t.Mul(i, s.t.Int(s.threads)), s.tid())
 		o.at[dim] = at
-		s.b.If(s.t.Lt(at, length), func() {
+		s.b.If(s.t.And(exists, s.t.Lt(at, length)), func() {
 			var x kir.ValueID
 			if x, err = c.loadAt(o); err != nil {
 				return
@@ -134,6 +138,23 @@ func (s *sorting) collect(operand core.ValID, dim int) error {
 		}, func() { s.set(i, s.last()) })
 	})
 	return err
+}
+
+// hasLine returns the condition that o has elements at the indices of its dimensions but dim
+// that the statement has: some threads may have none.
+func (c *context) hasLine(o operand, dim int) (scalar.ID, error) {
+	exists := c.t.Bool(true)
+	for i, a := range c.f.Axes(o.v) {
+		if i == dim || o.axis[i] == core.NoAxis || c.isBroadcast(a) {
+			continue
+		}
+		at, ok := c.elements(c.start, []core.AxisID{o.axis[i]}, c.tensor.resizes)
+		if !ok {
+			return exists, c.refuse("index", c.tensor.v, "the loops of %s do not lead to dimension %d of %s, which it reads", c.f.Name(c.tensor.v), i, c.f.Name(o.v))
+		}
+		exists = c.t.And(exists, c.t.Lt(at[0], c.extent(a)))
+	}
+	return exists, nil
 }
 
 func (s *sorting) tid() index {
