@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"math"
 	"slices"
 
 	"nvfuser_go/codegen/kir"
@@ -16,7 +17,7 @@ func (p *part) traffic(of *cudadrv.Properties) *Traffic {
 	var x Traffic
 	for i := range p.task.inputs {
 		if in := &p.task.inputs[i]; in.Tensor && isRead(p.task.f, i) {
-			x.Read += distinctBytes(in.Sizes, in.Strides, in.DType.Size())
+			x.Read += min(distinctBytes(in.Sizes, in.Strides, in.DType.Size()), p.looksUp(i)*int64(in.DType.Size()))
 		}
 	}
 	for i := range p.task.outputs {
@@ -32,6 +33,28 @@ func (p *part) traffic(of *cudadrv.Properties) *Traffic {
 	}
 	x.Estimated = p.task.device.Model.Time(k, model.Dirty)
 	return &x
+}
+
+// looksUp returns how many elements of input i the kernel reads at positions that it is told,
+// if it reads no others; else more than there are.
+func (p *part) looksUp(i int) int64 {
+	f, n := p.task.f, int64(0)
+	v := f.Inputs()[i]
+	for _, id := range f.Order() {
+		e := f.Expr(id)
+		for k, u := range f.TensorArgs(e) {
+			if u != v {
+				continue
+			}
+			x, ok := e.IndexedRead()
+			sizes, err := p.task.b.Shape(e.Out[0])
+			if !ok || x.Table != k || err != nil {
+				return math.MaxInt64 / 16
+			}
+			n += core.NumElements(sizes)
+		}
+	}
+	return n
 }
 
 // isRead reports whether something computes with input i of f: what is only written to is not.

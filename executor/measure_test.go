@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 	"nvfuser_go/cudadrv"
 	"nvfuser_go/cudadrv/fake"
 	"nvfuser_go/executor"
@@ -178,6 +179,11 @@ func TestEstimated(t *testing.T) {
 	dirty := func(k model.Kernel) float64 { return model.H100.Time(k, model.Dirty) }
 	matrix := func(strides ...int64) executor.Input { return onDevice(0, 0x1000, []int64{1 << 13, 1 << 13}, strides) }
 	const sumText = "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n%1 = sum %0 dims=[1] keepdim=false dtype=f32\noutput %1\n"
+	const rowsText = "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n%1 = tensor i64 [-1] contiguity=[yes]\n%2 = embedding_fwd %1, %0\noutput %2\n"
+	integers := func(x executor.Input) executor.Input {
+		x.DType = dtype.Int
+		return x
+	}
 	for _, x := range []struct {
 		text          string
 		inputs        []executor.Input
@@ -189,6 +195,8 @@ func TestEstimated(t *testing.T) {
 		{"%0 = tensor f32 [-1] contiguity=[yes]\noutput %0\n", []executor.Input{vector(0x1000, n)}, 4 * n, 4 * n, dirty(model.Kernel{Read: 4 * n, Written: 4 * n})},
 		{sumText, []executor.Input{matrix(1<<13, 1)}, 4 * n, 4 << 13, dirty(model.Kernel{Read: 4 * n})},
 		{strings.Replace(sumText, "yes, yes", "no, yes", 1), []executor.Input{matrix(0, 1)}, 4 << 13, 4 << 13, 0}, // rows that are one
+		{rowsText, []executor.Input{matrix(1<<13, 1), integers(vector(0x80000000, 1000))}, 4*1000<<13 + 8000, 4 * 1000 << 13, dirty(model.Kernel{Read: 4 * 1000 << 13, Written: 4 * 1000 << 13})},
+		{rowsText, []executor.Input{matrix(1<<13, 1), integers(vector(0x80000000, 1<<14))}, 4*n + 8<<14, 8 * n, dirty(model.Kernel{Read: 4 * n, Written: 8 * n})}, // most rows twice
 		{reluText, []executor.Input{vector(0x1000, 1)}, 4, 4, dirty(model.Kernel{Read: 4, Written: 4})},
 	} {
 		e, err := deviceExecutor(t, h100s(1), x.text).Explain(x.inputs, executor.Options{}, nil)

@@ -23,7 +23,11 @@ func Work(f *core.Fusion, b *core.Binding) (float64, error) {
 	for _, id := range f.Order() {
 		e := f.Expr(id)
 		most := int64(0)
-		for _, v := range append(f.TensorArgs(e), e.Out...) {
+		x, isLookup := e.IndexedRead()
+		for k, v := range append(f.TensorArgs(e), e.Out...) {
+			if isLookup && k == x.Table {
+				continue // of which as many elements are read as there are results
+			}
 			sizes, err := b.Shape(v)
 			if err != nil {
 				return 0, err
