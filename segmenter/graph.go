@@ -181,7 +181,7 @@ func (g *graph) storesAll(v core.ValID) bool {
 }
 
 // readsDirectly reports whether tensor operand k of an expression must be in memory: a table
-// must be, and where it is read may be computed.
+// must be, and where it is read may be computed, as may be what a scatter begins with.
 func (g *graph) readsDirectly(id core.ExprID, k int) bool {
 	e := g.f.Expr(id)
 	if g.torch[id] || g.direct[id] || e.Op.Class != core.Gather {
@@ -189,6 +189,9 @@ func (g *graph) readsDirectly(id core.ExprID, k int) bool {
 	}
 	x, ok := e.IndexedRead()
 	args := g.f.TensorArgs(e)
+	if e.Op == core.ScatterOp { // which reads its first operand where the result is
+		return k > 0 || slices.Contains(args[1:], args[0])
+	}
 	return !ok || args[k] == args[x.Table]
 }
 

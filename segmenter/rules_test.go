@@ -46,6 +46,8 @@ func TestRules(t *testing.T) {
 	}{
 		{"one kernel", matrix + "%1 = exp %0\n%2 = sin %1\noutput %2", []string{"kernel: exp sin"}},
 		{"a scatter of a short index", indices + "%2 = scatter %0, %1, 1:f32 dim=1\n%3 = exp %2\noutput %3", []string{"kernel: scatter", "kernel: exp"}},
+		{"a scatter to what is computed", indices + "%2 = exp %0\n%3 = scatter %2, %1, 1:f32 dim=1\noutput %3", []string{"kernel: exp scatter"}},
+		{"a scatter of what it begins with", indices + "%2 = exp %0\n%3 = scatter %2, %1, %2 dim=1\noutput %3", []string{"kernel: exp", "kernel: scatter"}},
 		{"a scatter of a long index", indices + "%2 = cat [%1, %1, %1] dim=1 manual_padding=false\n%3 = scatter %0, %2, 1:f32 dim=1\n%4 = exp %3\noutput %4",
 			[]string{"kernel: cat", "torch call: scatter", "kernel: exp"}},
 		{"segment_set of a computed tensor", matrix + "%1 = exp %0\n%2 = segment_set %1\n%3 = sin %2\noutput %3",

@@ -118,15 +118,15 @@ func (l *lowering) vectorLookup(id core.ExprID, a core.AxisID, width int64) erro
 	e := l.f.Expr(id)
 	v, name := e.Out[0], l.f.Name(e.Out[0])
 	k, _ := e.IndexedRead()
-	var positions []kir.Access
+	var rows [][]index // by element, where it lies along the axes that the positions run along
 	dsts, _, whole, err := l.neighbours(id, a, width, func(c *context, id core.ExprID) (dst, src kir.Access, g guard, err error) {
 		if g, err = c.guard(id, false); err == nil {
 			dst, err = c.write(v)
 		}
-		if err == nil && k.Index >= 0 && !c.f.Val(c.f.TensorArgs(e)[k.Index]).Domain.CPU {
-			var at kir.Access
-			at, err = c.read(c.operand(e, k.Index))
-			positions = append(positions, at)
+		if err == nil && k.Index >= 0 {
+			var at []index
+			at, err = c.lookedUpBy(e, k.Index)
+			rows = append(rows, at)
 		}
 		return dst, dst, g, err
 	})
@@ -137,7 +137,7 @@ func (l *lowering) vectorLookup(id core.ExprID, a core.AxisID, width int64) erro
 		return l.refuse("vector", v, "%s is vectorized by %d, which is not known to divide the extent that is split", name, width)
 	case !l.isLocal(dsts[0]):
 		return l.refuse("vector", v, "%s is vectorized and is looked up, which is done to registers only: cache it", name)
-	case slices.ContainsFunc(positions, func(at kir.Access) bool { return at.Index != positions[0].Index }):
+	case slices.ContainsFunc(rows, func(at []index) bool { return !slices.Equal(at, rows[0]) }):
 		return l.refuse("vector", v, "%s is vectorized by %d, and each of its elements is looked up at a position of its own", name, width)
 	}
 	l.loops[l.m.LoopClass(a)] = l.t.Int(0)
@@ -148,6 +148,24 @@ func (l *lowering) vectorLookup(id core.ExprID, a core.AxisID, width int64) erro
 		dst.Width = int(width)
 		return c.lookup(e, dst, func(first operand) (kir.Access, error) { return l.lookedUp(e, first, dst, a) })
 	})
+}
+
+// lookedUpBy returns the indices of the statement's element along the axes that tensor operand k
+// of e runs along: elements for which they are equal read one element of it, wherever that is
+// kept.
+func (c *context) lookedUpBy(e *core.Expr, k int) ([]index, error) {
+	o := c.operand(e, k)
+	var axes []core.AxisID
+	for i, a := range c.f.Axes(o.v) {
+		if o.axis[i] != core.NoAxis && !c.isBroadcast(a) {
+			axes = append(axes, o.axis[i])
+		}
+	}
+	at, ok := c.elements(c.start, axes, c.tensor.resizes)
+	if !ok {
+		return nil, c.refuse("index", c.tensor.v, "the loops of %s do not lead to the dimensions of %s", c.f.Name(c.tensor.v), c.f.Name(o.v))
+	}
+	return at, nil
 }
 
 // lookedUp returns the access to the elements of a vector along a to dst, of which first is the

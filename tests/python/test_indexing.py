@@ -164,6 +164,26 @@ case(
     ids(6, 2, 20),
 )
 
+case(
+    "scatter to what is computed",
+    lambda ops, x, i, s: ops.scatter(ops.exp(x), i, s, 1),
+    lambda x, i, s: x.exp().scatter(1, i, s),
+    *(randn(6, 20), places(6, 20, 5), randn(6, 5)),
+)
+case(
+    "one of many, by a scatter",
+    lambda ops, i: ops.scatter(ops.full([6, 20], 0.0, D.Float), column(ops, i), 1.0, 1),
+    lambda i: F.one_hot(i, 20).float(),
+    ids(20, 6),
+)
+case(
+    "scatter, then relu",
+    lambda ops, x, i, s: ops.relu(ops.scatter(x, i, s, 1)),
+    lambda x, i, s: x.scatter(1, i, s).relu(),
+    *(randn(6, 20), places(6, 20, 5), randn(6, 5)),
+    kernels=2,
+)
+
 # ---- With what is around them ----
 
 case(
