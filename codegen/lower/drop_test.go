@@ -43,6 +43,13 @@ func foldRows(t *testing.T, s *schedule.Scheduled) {
 	must(t, s.InlineMost(nil, nil))
 }
 
+const tileOfRows = `%0 = tensor f32 [-1, 8] contiguity=[yes, yes]
+%1 = set %0
+%2 = neg %1
+%3 = set %2
+output %3
+`
+
 var droppedCases = []droppedCase{
 	{name: "sum", text: `%0 = tensor f32 [10] contiguity=[yes]
 %1 = set %0
@@ -198,6 +205,38 @@ output %1
 	}, decisions: `
 tv2: kept (identity): sum(), which reads it, relies on its identity where there is no element
 tv4: dropped`},
+	{name: "tile with a place for each point", text: tileOfRows, sizes: [][]int64{{10, 8}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
+		tile := tv(s, 2)
+		parallelised := func(k int, p schedule.Parallel) {
+			for n := range 3 {
+				must(t, s.Parallelize(tv(s, n+1), k, p))
+			}
+		}
+		for n := range 3 {
+			must(t, s.Split(tv(s, n+1), 0, 4, true))
+		}
+		loop := s.Loop(tile)
+		must(t, s.SetMemory(tile, schedule.Shared), s.SetAllocation(tile, []core.AxisID{loop[0], loop[2], loop[1]}, nil))
+		for n := range 3 {
+			must(t, s.Merge(tv(s, n+1), 1, 2))
+		}
+		parallelised(0, schedule.BIDx)
+		parallelised(1, schedule.TIDx)
+		must(t, s.InlineMost([]core.ValID{tv(s, 1)}, nil), s.InlineAt(tile, 1, false))
+	}, decisions: `
+tv1: kept (global): tv0 is in global memory
+tv2: dropped
+tv3: kept (global): tv3 is in global memory`},
+	{name: "tile without", text: strings.Replace(tileOfRows, "-1", "10", 1), sizes: [][]int64{{10, 8}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
+		tile := tv(s, 2)
+		must(t, s.SetMemory(tile, schedule.Shared))
+		for _, v := range []core.ValID{tv(s, 1), tile} {
+			must(t, s.Split(v, 1, 3, true))
+		}
+		must(t, s.SetAllocation(tile, s.Fusion().Val(tile).Domain.Logical, nil), s.InlineMost([]core.ValID{tv(s, 1)}, nil))
+	}, decisions: `
+tv1: kept (global): tv0 is in global memory
+tv2: kept (own element): tv2 has no room for points without an element`},
 	{name: "unswitched", text: `%0 = tensor f32 [-1] contiguity=[yes]
 %1 = set %0
 %2 = neg %1

@@ -47,8 +47,8 @@ func (a *Analysis) storageOf(v core.ValID) storage {
 		return storage{axes: a.stored(a.f.Val(v).Domain.Logical), compact: true}
 	}
 	st.promoted = !own
-	if alloc, set := a.s.Allocation(v); set && own && !slices.ContainsFunc(loop, a.m.IsPromoted) {
-		st.set = true
+	if alloc, set := a.s.Allocation(v); set && !slices.ContainsFunc(loop, func(x core.AxisID) bool { return a.m.IsPromoted(x) && !a.isPrivate(memory, x) }) {
+		st.set, st.promoted = true, false
 		st.axes = slices.DeleteFunc(a.stored(alloc), func(x core.AxisID) bool {
 			k := slices.Index(loop, x)
 			return k >= 0 && (k < st.position && !a.parallel(x).IsThread() || a.isPrivate(memory, x))

@@ -32,7 +32,18 @@ func (t *Tensor) GoesOn(j, k int) bool {
 
 // IsFull reports whether t has an element of its own for each point of p.
 func (p *Space) IsFull(t *Tensor) bool {
-	return !t.isOpaque && !t.isPart && t.Elements() == p.Size(0, len(p.Extents))
+	return p.IsAlong(t, 0, len(p.Extents)) && t.Elements() == p.Size(0, len(p.Extents))
+}
+
+// IsAlong reports whether t has elements of its own for all that p has at the places from
+// to before end.
+func (p *Space) IsAlong(t *Tensor, from, end int) bool {
+	for k := from; k < end; k++ {
+		if p.Extents[k] > 1 && t.step(k) == 0 {
+			return false
+		}
+	}
+	return !t.isOpaque && !t.isPart
 }
 
 // Arranged returns p with its places in another order, of which from tells what it has at

@@ -67,7 +67,54 @@ func (b *builder) schedule() error {
 			return err
 		}
 	}
+	return b.parallelize(reference)
+}
+
+// parallelize says how near loops run, and finishes the schedule. Copies from and to memory
+// are unswitched if the parameters say so.
+func (b *builder) parallelize(reference core.ValID) error {
+	s, f := b.s, b.s.Fusion()
+	if d := f.Val(reference).Def; f.Expr(d).Op == core.SetOp && s.Memory(reference) == schedule.Global {
+		reference = f.TensorArgs(f.Expr(d))[0]
+	}
+	run := func(v core.ValID, isCopy bool) error {
+		n := &nest{scheduler.Nest{Schedule: s, Tensor: v}, []string{"block"}}
+		if steps := b.Near * b.Far / (b.Vector * b.Threads); steps > 1 {
+			n.names = append(n.names, "step")
+			if isCopy && b.Unswitch {
+				n.unswitch("step", steps)
+			}
+		}
+		n.names = append(n.names, "thread")
+		n.run("block", schedule.BIDx)
+		n.run("step", schedule.Unroll)
+		n.run("thread", schedule.TIDx)
+		return n.Err
+	}
+	if err := run(reference, false); err != nil {
+		return err
+	}
+	loops := len(s.Loop(reference))
+	for _, v := range s.Tensors() {
+		d := f.Val(v).Def
+		if d == core.NoExpr || f.Expr(d).Op != core.SetOp || len(s.Loop(v)) < loops || b.isFar(v) {
+			continue
+		}
+		from := f.TensorArgs(f.Expr(d))[0]
+		isLoad := f.Val(from).Input && s.Memory(v) == schedule.Local
+		isStore := s.Memory(from) == schedule.Local && s.Memory(v) == schedule.Global
+		if isLoad || isStore {
+			if err := run(v, true); err != nil {
+				return err
+			}
+		}
+	}
 	return scheduler.Finish(s, reference)
+}
+
+// isFar reports whether v is in loops along the memory of a far tensor.
+func (b *builder) isFar(v core.ValID) bool {
+	return slices.ContainsFunc(b.exchanges, func(x exchange) bool { return slices.Contains(x.far(), v) })
 }
 
 // exchange makes the copies of the far tensor t.
@@ -134,20 +181,14 @@ func (b *builder) tiles(v core.ValID) error {
 	}
 	n.Reorder(map[int]int{b.farAt + 1: b.farAt + 2}) // near blocks run fastest
 	n.Merge(0, b.farAt+2)
-	n.Parallelize(0, schedule.BIDx)
 	return n.Err
 }
 
 // steps gives all tensors their loops within a tile.
 func (b *builder) steps(reference core.ValID) error {
-	isFar := map[core.ValID]bool{}
-	for _, x := range b.exchanges {
-		for _, v := range x.far() {
-			isFar[v] = true
-		}
-		isFar[x.tile] = true
-	}
-	near := slices.DeleteFunc(slices.Clone(b.s.Tensors()), func(v core.ValID) bool { return isFar[v] })
+	near := slices.DeleteFunc(slices.Clone(b.s.Tensors()), func(v core.ValID) bool {
+		return b.isFar(v) || slices.ContainsFunc(b.exchanges, func(x exchange) bool { return x.tile == v })
+	})
 	if err := b.nearLoops(reference, false); err != nil {
 		return err
 	}
@@ -188,7 +229,7 @@ func (b *builder) nearLoops(v core.ValID, isTile bool) error {
 	n.Merge(1, len(n.names)-1)
 	n.names = []string{"block", "all"}
 	n.split("all", b.Near*b.Far, b.Vector, "step", "vector")
-	b.spread(n, "step", b.Near*b.Far/b.Vector)
+	n.split("step", b.Near*b.Far/b.Vector, b.Threads, "step", "thread")
 	return n.Err
 }
 
@@ -203,13 +244,6 @@ func (b *builder) pieces(v core.ValID) *nest {
 	return n
 }
 
-// spread spreads the loop called name, of count iterations, over threads.
-func (b *builder) spread(n *nest, name string, count int64) {
-	n.split(name, count, b.Threads, name, "thread")
-	n.run(name, schedule.Unroll)
-	n.run("thread", schedule.TIDx)
-}
-
 // farLoops gives v, of x, blocks, steps of a thread, threads, and a cell. Its innermost loop is
 // along the memory of the far tensor, or that of the near ones if it isTurned.
 func (b *builder) farLoops(x *exchange, v core.ValID, isTurned bool) error {
@@ -217,7 +251,8 @@ func (b *builder) farLoops(x *exchange, v core.ValID, isTurned bool) error {
 	if v == x.tile {
 		b.lay(n)
 	}
-	var inner int64
+	var inner, steps int64
+	var outer string
 	if b.Whole {
 		n.split("far", b.Far, b.Access, "access", "column")
 		if inner = b.Access; isTurned {
@@ -226,19 +261,26 @@ func (b *builder) farLoops(x *exchange, v core.ValID, isTurned bool) error {
 			n.split("row", b.Access*b.Near, inner, "near", "column")
 		}
 		n.order("block", "access", "near", "column")
-		b.spread(n, "access", b.Far/b.Access)
-		n.run("near", schedule.Unroll)
+		outer, steps = "near", b.Far/b.Access
 	} else {
-		outer, innermost := "row", "column"
+		innermost := "column"
+		outer = "row"
 		if inner = b.Access; isTurned {
 			outer, innermost = innermost, outer
 			inner = b.Cell
 		}
 		n.order("block", "cell", "access", outer, innermost)
 		n.merge("cell", "access", "access")
-		b.spread(n, "access", b.Near*b.Far/(b.Cell*b.Access))
-		n.run(outer, schedule.Unroll)
+		steps = b.Near * b.Far / (b.Cell * b.Access)
 	}
+	n.split("access", steps, b.Threads, "access", "thread")
+	if v == x.moved && b.Unswitch && steps > b.Threads {
+		n.unswitch("access", scheduler.CeilDiv(steps, b.Threads))
+	}
+	n.run("block", schedule.BIDx)
+	n.run("access", schedule.Unroll)
+	n.run("thread", schedule.TIDx)
+	n.run(outer, schedule.Unroll)
 	switch {
 	case inner == 1:
 	case v == x.turned:

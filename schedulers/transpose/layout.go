@@ -22,11 +22,12 @@ type layout struct {
 	isNearRow     bool // memory of near tensors goes on along the far run where a near run ends
 }
 
-// A group is the full tensors that lie along one place in memory.
+// A group is the tensors that lie along one place in memory.
 type group struct {
 	inner   int
 	bytes   int64 // of all of them
 	written int64 // of outputs
+	moved   int64 // bytes, if an element is read or written for each point
 	largest *space.Tensor
 	run     []int // places that it goes through, from the outermost
 }
@@ -50,7 +51,7 @@ func newLayout(f *core.Fusion, p *space.Space) (*layout, error) {
 		return refuse("one group", core.NoVal, "no two tensors with all dimensions have different ones innermost in memory")
 	}
 	near, far := &groups[0], &groups[1]
-	if float64(far.bytes) < leastShare*float64(total) {
+	if float64(far.moved) < leastShare*float64(total) {
 		return refuse("small group", far.largest.Val, "%s and what lies in memory as it does are less than a tenth of all bytes", f.Name(far.largest.Val))
 	}
 	near.run, far.run = []int{near.inner}, []int{far.inner}
@@ -62,7 +63,10 @@ func newLayout(f *core.Fusion, p *space.Space) (*layout, error) {
 		near, far = far, near
 	}
 	l.isNearRow = near.isRow(p, far)
-	isFar := func(t *space.Tensor) bool { return p.IsFull(t) && p.Inner(t) == far.inner }
+	isFar := func(t *space.Tensor) bool {
+		isLong := min(near.size(p), far.size(p))*t.Bytes >= leastPiece // else a cache has it
+		return matters(p, t) && p.Inner(t) == far.inner && (p.IsFull(t) || isLong && along(p, t, near.run) && along(p, t, far.run))
+	}
 	var outside []int
 	for k := range p.Extents {
 		if !slices.Contains(near.run, k) && !slices.Contains(far.run, k) {
@@ -72,26 +76,47 @@ func newLayout(f *core.Fusion, p *space.Space) (*layout, error) {
 	l.near = p.Arranged(slices.Concat(outside, far.run, near.run), func(t *space.Tensor) bool { return !isFar(t) })
 	l.far = p.Arranged(slices.Concat(outside, near.run, far.run), isFar)
 	l.farAt, l.nearAt = len(outside), len(outside)+len(far.run)
+	if len(l.far.Tensors) == 0 {
+		return refuse("one group", far.largest.Val, "%s has not all dimensions along which others lie in memory", f.Name(far.largest.Val))
+	}
 	return l, nil
 }
 
-// groupsOf returns the groups of the full tensors of p, those of most bytes first and of
-// equal ones what has more of outputs, and the bytes of all tensors.
+// matters reports whether the order in which t is read matters: it has elements along several
+// dimensions, if not one for each point.
+func matters(p *space.Space, t *space.Tensor) bool {
+	places := 0
+	for k, n := range p.Extents {
+		if n > 1 && p.IsAlong(t, k, k+1) {
+			places++
+		}
+	}
+	return p.IsFull(t) || !t.IsOutput && places > 1
+}
+
+// along reports whether t has elements of its own along all of some places.
+func along(p *space.Space, t *space.Tensor, places []int) bool {
+	return !slices.ContainsFunc(places, func(k int) bool { return !p.IsAlong(t, k, k+1) })
+}
+
+// groupsOf returns the groups of the tensors of p of which the order matters, those of most bytes
+// first and of equal ones what has more of outputs, and the bytes that are moved.
 func groupsOf(p *space.Space) (groups []group, total int64) {
+	points := p.Size(0, len(p.Extents))
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		bytes := t.Elements() * t.Bytes
-		total += bytes
-		inner := p.Inner(t)
-		if !p.IsFull(t) || inner < 0 {
+		if !matters(p, t) || p.Inner(t) < 0 {
 			continue
 		}
+		bytes, inner := t.Elements()*t.Bytes, p.Inner(t)
+		total += points * t.Bytes
 		at := slices.IndexFunc(groups, func(g group) bool { return g.inner == inner })
 		if at < 0 {
 			at = len(groups)
 			groups = append(groups, group{inner: inner, largest: t})
 		}
 		g := &groups[at]
+		g.moved += points * t.Bytes
 		if t.IsOutput {
 			g.written += bytes
 		}
@@ -113,7 +138,7 @@ func (g *group) grow(p *space.Space, other *group) {
 		if k < 0 || slices.Contains(other.run, k) {
 			return
 		}
-		if g.size(p)*g.largest.Bytes >= leastPiece && slices.ContainsFunc(p.Tensors, func(t space.Tensor) bool { return p.IsFull(&t) && !t.GoesOn(k, g.run[0]) }) {
+		if g.size(p)*g.largest.Bytes >= leastPiece && slices.ContainsFunc(p.Tensors, func(t space.Tensor) bool { return matters(p, &t) && !t.GoesOn(k, g.run[0]) }) {
 			return
 		}
 		g.run = slices.Insert(g.run, 0, k)

@@ -53,6 +53,17 @@ func (n *nest) order(names ...string) {
 	n.names = names
 }
 
+// unswitch puts the loop called name, of count iterations, in one of a single iteration that is
+// unswitched.
+func (n *nest) unswitch(name string, count int64) {
+	if k := n.at(name); n.Err == nil {
+		if n.Err = n.Schedule.Split(n.Tensor, k, count, true); n.Err == nil {
+			n.names = slices.Insert(n.names, k, "all "+name)
+			n.Parallelize(k, schedule.Unswitch)
+		}
+	}
+}
+
 // run says how a loop is run, if there is one.
 func (n *nest) run(name string, p schedule.Parallel) {
 	if k := n.at(name); k >= 0 {

@@ -35,6 +35,7 @@ type Params struct {
 	Threads   int64 // of a block
 	Vector    int64 // elements of a step along the memory of the near group
 	Access    int64 // elements of an access along the memory of the far group
+	Unswitch  bool  // threads test once whether all that they move is there
 	Cell      int64 // elements of a vector of the tile, along the memory of the near group
 }
 
@@ -43,7 +44,11 @@ func (p Params) String() string {
 	if p.Whole {
 		near = "all " + near
 	}
-	return fmt.Sprintf("transpose: tiles of %s by %d, %d threads, steps of %d elements, cells of %d by %d", near, p.Far, p.Threads, p.Vector, p.Cell, p.Access)
+	text := fmt.Sprintf("transpose: tiles of %s by %d, %d threads, steps of %d elements, cells of %d by %d", near, p.Far, p.Threads, p.Vector, p.Cell, p.Access)
+	if p.Unswitch {
+		text += ", unswitched"
+	}
+	return text
 }
 
 // Width is that of [scheduler.Vectorized].
