@@ -22,12 +22,18 @@ func (s *sinking) pad(v core.ValID, widths []scalar.ID, value scalar.ID) core.Va
 		if u := s.padOf(e, widths, value, number); u != core.NoVal || s.err != nil {
 			return u
 		}
-		if u := s.extended(v, widths); u != core.NoVal {
+		if u := s.extended(v, widths); u != core.NoVal && !s.isPadOf(u, v) {
 			inside := s.inside(f.Shape(v), widths)
 			return s.cast(s.apply(core.WhereOp, core.TensorOf(inside), core.TensorOf(u), core.ScalarOf(f.Scalars().Value(core.ConvertScalar(t, number)))), t)
 		}
 	}
 	return s.append(core.PadOp, core.TensorOf(v), core.ScalarsOf(widths...), core.ScalarOf(value))
+}
+
+// isPadOf reports whether u is a pad of v.
+func (s *sinking) isPadOf(u, v core.ValID) bool {
+	e := s.r.Def(u)
+	return e != nil && e.Op == core.PadOp && e.Args[0].Tensor == v
 }
 
 // cutEnds returns the part of v that negative widths leave, and the other widths.

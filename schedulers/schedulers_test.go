@@ -46,13 +46,13 @@ output %1
 	two = `%0 = tensor f32 [-1] contiguity=[yes]
 %1 = tensor f32 [-1] contiguity=[yes]
 %2 = neg %0
-%3 = neg %1
+%3 = pad %1 pad_widths=[1, 1] value=0:f64
 output %2
 output %3
 `
 	slices = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
 %1 = slice %0 start_indices=[0, 0] end_indices=[8, 4] strides=[1, 1] manual_normalization=true
-%2 = slice %0 start_indices=[0, 4] end_indices=[8, 8] strides=[1, 1] manual_normalization=true
+%2 = slice %0 start_indices=[0, 3] end_indices=[8, 8] strides=[1, 1] manual_normalization=true
 output %1
 output %2
 `
@@ -169,8 +169,8 @@ func TestRefusals(t *testing.T) {
 			{By: "block_row", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 		}},
 		{"two outputs", two, []int64{3}, []core.Refusal{
-			{By: "transpose", Rule: "reference", Tensor: "tv3", Sentence: "tv3 has dimensions that output tv2 has not, and no other output has those of all tensors"},
-			{By: "pointwise", Rule: "reference", Tensor: "tv3", Sentence: "tv3 has dimensions that output tv2 has not, and no other output has those of all tensors"},
+			{By: "transpose", Rule: "operation", Tensor: "tv3", Sentence: "tv3 is the result of pad(), a resize operation"},
+			{By: "pointwise", Rule: "loops", Tensor: "tv3", Sentence: "tv3 has nothing in common with tv2, and other sizes"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "outer_persistent", Rule: "operation", Sentence: "nothing is reduced"},
@@ -179,7 +179,7 @@ func TestRefusals(t *testing.T) {
 		}},
 		{"slices of one tensor", slices, []int64{8, 8}, []core.Refusal{ // what one thread would copy in full
 			{By: "transpose", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of slice(), a resize operation"},
-			{By: "pointwise", Rule: "reference", Tensor: "tv2", Sentence: "tv2 has dimensions that output tv1 has not, and no other output has those of all tensors"},
+			{By: "pointwise", Rule: "loops", Tensor: "tv2", Sentence: "tv2 has nothing in common with tv1, and other sizes"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "outer_persistent", Rule: "operation", Sentence: "nothing is reduced"},

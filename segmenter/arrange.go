@@ -39,7 +39,7 @@ func (c *cutter) arrange(parts []verified) error {
 				if at := c.g.values[v].node; at != none && a.of[at] != int32(i) {
 					a.next[a.of[at]] = append(a.next[a.of[at]], int32(i))
 				}
-				base := a.memoryOf(v)
+				base := a.g.memoryOf(v)
 				if list, ok := readers[base]; ok {
 					readers[base] = append(list, int32(i))
 				}
@@ -54,17 +54,6 @@ func (c *cutter) arrange(parts []verified) error {
 	}
 	a.findEmpty()
 	return nil
-}
-
-// memoryOf returns the tensor whose memory v is a view of: v itself if it is none.
-func (a *arrangement) memoryOf(v core.ValID) core.ValID {
-	for {
-		at := a.g.values[v].node
-		if at == none || a.g.nodes[at].kind != View {
-			return v
-		}
-		v = a.g.nodes[at].reads[0]
-	}
 }
 
 // aliases decides which outputs are written in place: those of which the segment can
@@ -94,7 +83,7 @@ func (a *arrangement) aliases(readers map[core.ValID][]int32) {
 // written to v changes that.
 func (a *arrangement) seesOtherwise(i int32, v core.ValID) bool {
 	return slices.ContainsFunc(a.parts[i].nodes, func(n int32) bool {
-		return slices.ContainsFunc(a.g.nodes[n].reads, func(u core.ValID) bool { return u != v && a.memoryOf(u) == v })
+		return slices.ContainsFunc(a.g.nodes[n].reads, func(u core.ValID) bool { return u != v && a.g.memoryOf(u) == v })
 	})
 }
 
@@ -202,7 +191,7 @@ func (a *arrangement) mayWait(i int32) bool {
 			}
 		}
 		for _, v := range x.reads {
-			base := a.memoryOf(v)
+			base := a.g.memoryOf(v)
 			if at := a.g.values[base].node; at != none && a.of[at] != i {
 				taken -= a.g.values[base].bytes
 			}

@@ -57,6 +57,7 @@ type graph struct {
 	again  []bool // by expression: kernels that read its result had better compute it
 	copied []bool // by expression that is forwarded: a kernel reads its result from memory
 	cut    []bool // by expression: a slice, of which whoever reads it sees the operand's memory
+	seen   []bool // by expression: what isView said before there were nodes
 	homes  []bool // by expression: an output that its operand is stored as
 
 	taken map[core.ValID]bool // operands of homes, and outputs that may be in place
@@ -72,7 +73,7 @@ type graph struct {
 // forwarded.
 func newGraph(f *core.Fusion, b *core.Binding, o Options, torch, direct, again []bool) (*graph, error) {
 	g := &graph{f: f, b: b, o: o, torch: torch, direct: direct, again: again, order: f.Order(), values: make([]value, f.NumVals()),
-		chain: make([]int, f.NumExprs()), copied: make([]bool, f.NumExprs()), cut: make([]bool, f.NumExprs()),
+		chain: make([]int, f.NumExprs()), copied: make([]bool, f.NumExprs()), cut: make([]bool, f.NumExprs()), seen: make([]bool, f.NumExprs()),
 		homes: make([]bool, f.NumExprs()), taken: map[core.ValID]bool{}, anchors: map[core.ExprID][]core.ValID{}}
 	for v := range g.values {
 		g.values[v].node = none
@@ -111,10 +112,11 @@ func newGraph(f *core.Fusion, b *core.Binding, o Options, torch, direct, again [
 		if g.chain[id] > 0 && !stored[id] && !g.values[e.Out[0]].output {
 			continue
 		}
+		g.seen[id] = g.isView(id)
 		for k, v := range f.TensorArgs(e) {
-			if d := f.Val(v).Def; (g.readsDirectly(id, k) || g.isView(id)) && d != core.NoExpr && g.chain[d] > 0 {
+			if d := f.Val(v).Def; (g.readsDirectly(id, k) || g.seen[id]) && d != core.NoExpr && g.chain[d] > 0 {
 				stored[d] = true
-				g.copied[d] = g.copied[d] || !g.torch[id] && !g.isView(id)
+				g.copied[d] = g.copied[d] || !g.torch[id] && !g.seen[id]
 			}
 		}
 	}
@@ -309,7 +311,7 @@ func (g *graph) add(id core.ExprID) error {
 	switch {
 	case g.torch[id]:
 		n.kind = TorchCall
-	case g.isView(id):
+	case g.seen[id]:
 		n.kind = View
 	}
 	n.reads = g.operands(id, n.kind != Kernel)

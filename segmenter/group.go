@@ -63,7 +63,7 @@ type partition struct {
 	groups []*group
 	parent []int32                // by group: itself, or one that it was joined to
 	of     []int32                // by node: a group
-	recent map[core.ValID][]int32 // nodes that read a tensor: the last few
+	recent map[core.ValID][]int32 // nodes that read a tensor or a part of it: the last few
 	judge  *judge
 
 	doubtful []bool // by expression: as of a cutter
@@ -124,15 +124,24 @@ func (p *partition) candidates(g *group) []*group {
 		add(p.definer(r.val))
 	}
 	for _, r := range g.reads {
-		for _, n := range p.recent[r.val] {
+		base := p.memoryOf(r.val)
+		for _, n := range p.recent[base] {
 			add(p.find(p.of[n]))
 		}
-		p.recent[r.val] = append(p.recent[r.val], g.nodes[0])
-		if k := len(p.recent[r.val]); k > siblings {
-			p.recent[r.val] = p.recent[r.val][k-siblings:]
+		p.recent[base] = append(p.recent[base], g.nodes[0])
+		if k := len(p.recent[base]); k > siblings {
+			p.recent[base] = p.recent[base][k-siblings:]
 		}
 	}
 	return all
+}
+
+// share reports whether a and b read a tensor in common.
+func share(a, b *group) bool {
+	return slices.ContainsFunc(a.reads, func(r read) bool {
+		_, found := slices.BinarySearchFunc(b.reads, r.val, func(x read, v core.ValID) int { return cmp.Compare(x.val, v) })
+		return found
+	})
 }
 
 // arrive puts node i into a group.
@@ -240,7 +249,7 @@ func (p *partition) fits(a, b *group) (why string, sure bool) {
 	switch {
 	case a.reduces == "" && b.reduces == "":
 		if slices.Equal(a.shape, b.shape) {
-			return "", a.plain && b.plain
+			return "", a.plain && b.plain && (after || share(a, b))
 		}
 		if a.space == b.space || after && b.space > a.space {
 			return "", false

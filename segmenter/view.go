@@ -239,6 +239,17 @@ func (g *graph) place(v core.ValID) *scheduler.Placement {
 	return x
 }
 
+// memoryOf returns the tensor whose memory v is a view of: v itself if it is none.
+func (g *graph) memoryOf(v core.ValID) core.ValID {
+	for {
+		at := g.values[v].node
+		if at == none || g.nodes[at].kind != View {
+			return v
+		}
+		v = g.nodes[at].reads[0]
+	}
+}
+
 // isPart reports whether v is a slice, or a view of one.
 func (g *graph) isPart(v core.ValID) bool {
 	for at := g.values[v].node; at != none && g.nodes[at].kind == View; at = g.values[v].node {

@@ -76,7 +76,7 @@ func (l *lowering) flat(b kir.Block) kir.Block {
 // block emits loops and statements. around is the loops that they are in.
 func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
 	nodes, levels := l.flattened(body, [][]core.AxisID{around})
-	nodes = l.together(l.loadsFirst(nodes))
+	nodes = l.together(l.loadsFirst(l.loadsBeforeStores(nodes)))
 	outside := func(n *schedule.Nest) []core.AxisID { return levels[n][len(levels[n])-1] }
 	allocate := func(n *schedule.Nest) error {
 		for _, level := range levels[n] {
@@ -115,6 +115,31 @@ func (l *lowering) block(body []*schedule.Nest, around []core.AxisID) error {
 		packed = append(packed, l.packedIn(n)...)
 	}
 	return nil
+}
+
+// loadsBeforeStores returns nodes with what is loaded from inputs to registers before the first
+// store: a thread that computes several outputs which have nothing in common has all its loads
+// under way at once.
+func (l *lowering) loadsBeforeStores(nodes []*schedule.Nest) []*schedule.Nest {
+	stores := func(n *schedule.Nest) bool {
+		return slices.ContainsFunc(l.inside(n), func(id core.ExprID) bool { return l.s.Memory(l.f.Expr(id).Out[0]) == schedule.Global })
+	}
+	reduces := func(n *schedule.Nest) bool {
+		return slices.ContainsFunc(l.inside(n), func(id core.ExprID) bool { return l.f.Expr(id).Op.Class == core.Reduction })
+	}
+	first := slices.IndexFunc(nodes, stores)
+	if first < 0 || len(l.alias) > 0 || len(l.pipelines) > 0 || slices.ContainsFunc(nodes, reduces) {
+		return nodes
+	}
+	var loads, others []*schedule.Nest
+	for _, n := range nodes[first:] {
+		if l.isElementLoad(n, nil) && l.f.Expr(n.Expr).Op == core.SetOp {
+			loads = append(loads, n)
+		} else {
+			others = append(others, n)
+		}
+	}
+	return slices.Concat(nodes[:first], loads, others)
 }
 
 // loadsFirst returns nodes with single elements of inputs that are read after a reduction

@@ -1,6 +1,8 @@
 package lower
 
 import (
+	"slices"
+
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
@@ -99,10 +101,9 @@ type partVector struct {
 	width int64
 	dsts  []kir.Access
 	lanes [][]part // by element
-	moved []int64  // by part: elements of an access
 }
 
-// check refuses vectors that are none in memory, and finds how many elements accesses have.
+// check refuses vectors that are none in memory.
 func (x *partVector) check() error {
 	v := x.e.Out[0]
 	for i := range x.lanes {
@@ -114,14 +115,6 @@ func (x *partVector) check() error {
 			if b.Space != kir.Global || p.src.Index != x.t.Add(first.Index, x.t.Int(int64(i))) {
 				return x.refuse("vector", v, "%s is vectorized, but elements of what it is made of are not known to be next to each other in memory", x.f.Name(v))
 			}
-			if i > 0 {
-				continue
-			}
-			w := x.width
-			for w > 1 && (int(w)*b.DType.Size() > b.Align || !x.t.Divides(x.t.Int(w), first.Index)) {
-				w /= 2
-			}
-			x.moved = append(x.moved, w)
 		}
 	}
 	return nil
@@ -140,16 +133,16 @@ func (x *partVector) emit(k int, mixed bool) error {
 		return nil
 	}
 	isMixed := x.isMixed(k)
-	cond := x.all(x.conditions(x.lanes[0][k].tests))
+	tests := x.lanes[0][k].tests
 	for _, parts := range x.lanes[1:] {
-		if isMixed {
-			cond = x.all([]scalar.ID{cond}, x.conditions(parts[k].tests))
+		if isMixed { // none is negative if the first is not
+			tests = x.both(tests, slices.DeleteFunc(slices.Clone(parts[k].tests), func(t test) bool { return t.below == scalar.None }))
 		}
 	}
 	if mixed && x.e.Op == core.CatOp { // the first element may be of a part before
-		cond = x.all([]scalar.ID{cond}, x.conditions([]test{{x.lanes[0][k].at, scalar.None}}))
+		tests = append(slices.Clip(tests), test{x.lanes[0][k].at, scalar.None})
 	}
-	return x.choose(cond, func() error { return x.move(k) }, func() error { return x.emit(k+1, mixed || isMixed) })
+	return x.choose(x.all(x.conditions(tests)), func() error { return x.move(k) }, func() error { return x.emit(k+1, mixed || isMixed) })
 }
 
 // isMixed reports whether some elements may be of part k, and others not.
@@ -162,18 +155,43 @@ func (x *partVector) isMixed(k int) bool {
 	return false
 }
 
-// move emits the vector, all of it of part k.
+// move emits the vector, all of it of part k, by accesses as wide as its place allows.
 func (x *partVector) move(k int) error {
-	w := x.moved[k]
-	if w == 1 {
+	var accesses []kir.Access
+	for i := int64(0); i < x.width; {
+		src := x.lanes[i][k].src
+		src.Width = int(x.widest(src, x.width-i))
+		accesses = append(accesses, src)
+		i += int64(src.Width)
+	}
+	if len(accesses) == len(x.lanes) && len(accesses) > 1 {
 		return x.moveSingly(k)
 	}
-	for i := int64(0); i < x.width; i += w {
-		dst, src := x.dsts[i], x.lanes[i][k].src
-		dst.Width, src.Width = int(w), int(w)
-		x.b.Add(kir.Move{Dst: dst, Src: src})
+	i := 0
+	for _, src := range accesses {
+		w, dst := src.Width, x.dsts[i]
+		if dst.Width = w; i%w == 0 {
+			x.b.Add(kir.Move{Dst: dst, Src: src})
+		} else { // by way of others: it begins within an access
+			id := x.b.Local(x.name("apart"), x.b.Kernel().Buffers[src.Buffer].DType, int64(w))
+			x.b.Add(kir.Move{Dst: x.b.Vector(w, id, x.t.Int(0)), Src: src})
+			for n := range w {
+				x.b.Add(x.assignment(x.dsts[i+n], x.b.At(id, x.t.Int(int64(n)))))
+			}
+		}
+		i += w
 	}
 	return nil
+}
+
+// widest returns how many elements, no more than most, one access from at on may have.
+func (x *partVector) widest(at kir.Access, most int64) int64 {
+	b := &x.b.Kernel().Buffers[at.Buffer]
+	w := x.width
+	for w > most || w > 1 && (int(w)*b.DType.Size() > b.Align || !x.t.Divides(x.t.Int(w), at.Index)) {
+		w /= 2
+	}
+	return w
 }
 
 // moveSingly is move for elements that are moved one by one, by places after one address.

@@ -176,15 +176,6 @@ output %3 alias %1
 tv2.parallelize(1, block_x)
 tv3.parallelize(0, block_x)
 `},
-	// Strides of an output in place are sizes that equal those of the input and are named
-	// by another one.
-	{"input overwritten after all of it was read", `%0 = tensor i64 [-1, -1] contiguity=[yes, yes]
-%1 = tensor i64 [-1, 1] contiguity=[yes, none]
-%2 = sub %1, %0
-%3 = permute %2 dims=[1, 0]
-output %3 alias %0
-`, [][]int64{{3, 3}, {3, 1}}, `tv2.set_memory_type(global)
-`},
 	// Copies of parts of which some are of nothing.
 	{"copied parts of a welford", `%0 = tensor f32 [-1] contiguity=[yes]
 %1, %2, %3 = welford %0 dims=[0]

@@ -10,6 +10,9 @@
 // dimensions keep those in registers for several rows. All other tensors follow,
 // and are computed where they are used.
 //
+// What has nothing in common, such as functions of three parts of a tensor, has loops of its
+// own each, over as many elements: a thread runs one after another.
+//
 // Each input and output is moved by accesses as wide as its own strides and
 // address allow, several for a step if need be.
 //
@@ -81,8 +84,9 @@ func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []sch
 // An analysis is what is found out about a segment when it is accepted.
 type analysis struct {
 	scheduler.Attempts[Params]
-	space *space.Space
-	err   error // why it is not accepted
+	space  *space.Space   // of all tensors
+	spaces []*space.Space // of the references, all of the same extents
+	err    error          // why it is not accepted
 }
 
 // analyse returns the analysis of g, made once.
@@ -90,12 +94,18 @@ func analyse(g *scheduler.Segment) *analysis {
 	return scheduler.Remember(g, Scheduler{}, func() *analysis {
 		a := &analysis{}
 		a.Attempts = scheduler.Attempts[Params]{Segment: g, Recipe: a.recipe, Build: a.build}
-		a.space, a.err = space.Covering(g, name)
-		if a.err != nil || slices.IsSorted(a.space.Order) {
+		if a.spaces, a.err = space.Coverings(g, name); a.err != nil {
+			return a
+		}
+		a.space = space.Joined(a.spaces)
+		if !slices.ContainsFunc(a.spaces, func(p *space.Space) bool { return !slices.IsSorted(p.Order) }) {
 			return a
 		}
 		if a.Try(simplest) != nil { // some tensor cannot follow in this order
-			a.space = a.space.AsDefined()
+			for k, p := range a.spaces {
+				a.spaces[k] = p.AsDefined()
+			}
+			a.space = space.Joined(a.spaces)
 		}
 		return a
 	})
@@ -103,13 +113,16 @@ func analyse(g *scheduler.Segment) *analysis {
 
 // recipe has q and what build reads of the space.
 func (a *analysis) recipe(q Params) string {
-	p := a.space
-	place := slices.IndexFunc(a.Segment.Fusion.Outputs(), func(o core.Output) bool { return o.Val == p.Reference })
 	var widths []int64
 	if q.Vector > 1 {
-		widths = p.PitchOf(q.Break, q.Vector, 1).Widths
+		widths = a.space.PitchOf(q.Break, q.Vector, 1).Widths
 	}
-	return fmt.Sprint(q, place, p.Order, widths)
+	text := fmt.Sprint(q, widths)
+	for _, p := range a.spaces {
+		place := slices.IndexFunc(a.Segment.Fusion.Outputs(), func(o core.Output) bool { return o.Val == p.Reference })
+		text += fmt.Sprint(" ", place, p.Order)
+	}
+	return text
 }
 
 // Recipe is that of [scheduler.Scheduler].
@@ -146,23 +159,30 @@ func (a *analysis) build(q Params) (*schedule.Scheduled, error) {
 	if q.Threads < 1 || q.Unroll < 1 || q.Break < 0 || q.Break > 0 && (q.Break >= len(p.Order) || q.Rows < 1) {
 		return nil, core.InvalidArgumentf("schedule(): %v is not possible for %d dimensions", q, len(p.Order))
 	}
-	return scheduler.Build(a.Segment.Fusion, func(s *schedule.Scheduled) error { return q.schedule(s, p) })
+	return scheduler.Build(a.Segment.Fusion, func(s *schedule.Scheduled) error { return q.schedule(s, a) })
 }
 
-func (q Params) schedule(s *schedule.Scheduled, p *space.Space) error {
+func (q Params) schedule(s *schedule.Scheduled, a *analysis) error {
 	if _, err := scheduler.CacheOutputs(s); err != nil {
 		return err
 	}
-	if len(p.Order) > 0 {
-		if err := q.loops(s, p); err != nil {
-			return err
+	if len(a.space.Order) > 0 {
+		for _, p := range a.spaces {
+			if err := q.loops(s, p); err != nil {
+				return err
+			}
+			if err := scheduler.Spread(s, name, p.Reference); err != nil {
+				return err
+			}
 		}
-		if err := scheduler.Spread(s, name, p.Reference); err != nil {
-			return err
-		}
-		if err := p.Vectorize(s, p.PitchOf(q.Break, q.Width(), 1)); err != nil {
+		if err := a.space.Vectorize(s, a.space.PitchOf(q.Break, q.Width(), 1)); err != nil {
 			return err
 		}
 	}
-	return scheduler.Finish(s, p.Reference)
+	for _, p := range a.spaces {
+		if err := scheduler.ParallelizeLike(s, p.Reference, nil); err != nil {
+			return err
+		}
+	}
+	return s.InlineMost(nil, nil)
 }

@@ -21,7 +21,11 @@ type covering struct {
 // Errors: a [scheduler.Refusals] of the scheduler called by, if there is no such output;
 // those of [New].
 func Covering(g *scheduler.Segment, by string) (*Space, error) {
-	c := scheduler.Remember(g, covering{}, func() *covering { return cover(g) })
+	all := func(core.ValID) bool { return true }
+	return scheduler.Remember(g, covering{}, func() *covering { return cover(g, all) }).result(g, by)
+}
+
+func (c *covering) result(g *scheduler.Segment, by string) (*Space, error) {
 	if c.missing != core.NoVal {
 		f := g.Fusion
 		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, by, "reference", c.missing,
@@ -30,11 +34,12 @@ func Covering(g *scheduler.Segment, by string) (*Space, error) {
 	return c.space, c.err
 }
 
-func cover(g *scheduler.Segment) *covering {
-	outputs := widest(g.Fusion)
+// cover covers the tensors of which among holds.
+func cover(g *scheduler.Segment, among func(core.ValID) bool) *covering {
+	outputs := slices.DeleteFunc(widest(g.Fusion), func(v core.ValID) bool { return !among(v) })
 	c := &covering{missing: core.NoVal, widest: outputs[0]}
 	for i, v := range outputs {
-		u, err := g.Uncovered(v)
+		u, err := g.UncoveredAmong(v, among)
 		if err == nil && u == core.NoVal {
 			c.missing = core.NoVal
 			c.space, err = New(g, v)

@@ -24,7 +24,10 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 		case t.IsOutput:
 			outputs[f.Outputs()[t.Place].Val] = h.Widths[k]
 		default:
-			inputs[f.Inputs()[t.Place]] = h.Widths[k]
+			v := f.Inputs()[t.Place]
+			if w, isTwice := inputs[v]; !isTwice || h.Widths[k] < w {
+				inputs[v] = h.Widths[k]
+			}
 		}
 	}
 	for _, v := range s.Tensors() {

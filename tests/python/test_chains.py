@@ -27,6 +27,7 @@ def test_chains(simulate: bool, first: int) -> None:
         (883, MOST // 10),  # a slice of what was expanded from a dimension that has one element at run time
         (20076, MOST // 10),  # and a cat of it
         (21050, MOST // 10),  # and one in two dimensions
+        (40773, MOST // 10),  # a view was none when its operand had been stored
         (1158, MOST // 10),  # a slice of an expanded dimension was squeezed, which has one element at run time
     ],
 )
