@@ -27,6 +27,10 @@
 // to global memory, and the last block to arrive combines it (grid.go). All orders
 // depend on the kernel alone, so that every launch gives the same bits.
 //
+// What needs all of a dimension to give an element of it, a scan or a sort, is emitted in the
+// same steps (line.go, sort.go): threads along x have the line in registers, exchange what
+// they have at once, and each stores its own elements where the statement stands.
+//
 // # Invariants
 //
 //   - A kernel that is returned satisfies [kir.Kernel.Verify]. What cannot be
@@ -40,7 +44,7 @@
 // Reading order: lower.go, analysis.go, graph.go, storage.go, exchange.go; then
 // emit.go, path.go, index.go, predicate.go, value.go, arguments.go; then what
 // classes of ops and parallel types add: resize.go, scatter.go, reduction.go,
-// across.go, block.go, cluster.go, grid.go, vector.go, parts.go, pipeline.go, swizzle.go, unswitch.go,
+// across.go, block.go, cluster.go, grid.go, line.go, sort.go, vector.go, parts.go, pipeline.go, swizzle.go, unswitch.go,
 // keep.go, drop.go, alias.go; then the passes over kir: registers.go, accumulate.go,
 // synchronise.go, hoist.go, indextype.go, divisors.go. walk.go visits statements; rules.go is what tests leave out.
 //

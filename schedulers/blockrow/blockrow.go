@@ -1,14 +1,27 @@
-// Package blockrow schedules segments that scan rows along the innermost dimension, with
-// what is computed element by element before and after.
+// Package blockrow schedules segments that scan or sort rows along the innermost dimension,
+// or choose their greatest elements, with what is computed element by element before and
+// after.
 //
 // Its central type is [Params]. A row has threads of its own, a part of a warp, a warp or
 // several, which hold all of it in registers: in steps, in each of which every thread has
 // the elements of a vector. Loops over them have constant extents, which a row must not
 // exceed ([schedule.Scheduled.SplitWhole]), so that a kernel serves rows of many lengths
-// and any number of them. What the threads of a row exchange is for lowering to say.
+// and any number of them. What the threads of a row exchange is for lowering to say. Rows
+// that are sorted are in shared memory meanwhile, and their threads are a power of two with
+// one step of as many elements each.
 //
-// Rows that do not fit in the registers of a block, and such along a dimension that is not
-// innermost in memory, are refused.
+// Rows that do not fit in the registers of a block, such along a dimension that is not
+// innermost in memory, and those of two dimensions in one segment are refused.
+//
+// # Choices
+//
+// On an H100 (80GB HBM3), with a dirty and a clean second cache, in microseconds: a cumsum of
+// 8192 x 2048 float32 takes 49.2 / 42.7 and a copy 49.2 / 43.1, of 65536 x 2048 bfloat16
+// 180.4 / 174.8 and 182 / 175; of rows of 1,023, which are loaded one by one, 125 / 120 and
+// 93 / 87. With 8 elements of a thread that sorts, argsort takes 73 for 4096 x 1024 float32
+// and 405 for 4096 x 4096, with 4 71 and 399, with 16 88 and 417; the 8 greatest of 16384 x
+// 256 bfloat16 16.7, with 4 17.6, with 16 14.5, the 50 greatest of 4096 x 4096 float32 194,
+// with 4 194, with 16 227.
 package blockrow
 
 import (

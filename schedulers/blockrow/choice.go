@@ -11,6 +11,7 @@ const (
 	warp         = 32
 	fewElements  = 8        // of a thread along a row, where it may have more threads
 	mostWords    = 64       // registers for elements of a thread
+	mostSteps    = 48       // of a thread: with 64 of one element each it spills
 	mostThreads  = 512      // of a row: with more of them there are fewer registers for each
 	block        = 128      // threads of a block, at least
 	smallRows    = 256      // the same of rows that are less than a warp's
@@ -68,7 +69,7 @@ func (a *analysis) fit(length, count, e int64, device scheduler.Device) (Params,
 		p.Threads *= 2
 	}
 	steps := scheduler.CeilDiv(vectors, p.Threads)
-	if steps*e*a.facts.words > mostWords {
+	if steps*e*a.facts.words > mostWords || steps > mostSteps {
 		return p, false
 	}
 	at, _ := slices.BinarySearch(buckets, steps)
@@ -86,7 +87,8 @@ func (a *analysis) chooseSort(length, count int64, device scheduler.Device) ([]P
 	}
 	p := Params{Vector: min(capacity, sortElements), Steps: 1}
 	p.Threads = capacity / p.Vector
-	if p.Threads > int64(device.Threads) || capacity*a.facts.record > mostRecords {
+	// Two arrays of records are exchanged, and elements take no more than one.
+	if p.Threads > int64(device.Threads) || capacity*a.facts.record > mostRecords || 3*capacity*a.facts.record > int64(device.Shared) {
 		f := a.g.Fusion
 		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "row too long", a.facts.reference,
 			"the rows of %s have %d elements, and a block sorts %d at most", f.Name(a.facts.reference), length, min(mostRecords/a.facts.record, sortElements*int64(device.Threads)))}}
