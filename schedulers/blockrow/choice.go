@@ -11,7 +11,7 @@ const (
 	warp         = 32
 	fewElements  = 8        // of a thread along a row, where it may have more threads
 	mostWords    = 64       // registers for elements of a thread
-	mostSteps    = 40       // of a thread: with 48 of one element each, and arithmetic around, it spills
+	mostSteps    = 32       // of a thread: with 40 of one element each, and arithmetic around, it spills
 	mostThreads  = 512      // of a row: with more of them there are fewer registers for each
 	block        = 128      // threads of a block, at least
 	smallRows    = 256      // the same of rows that are less than a warp's
