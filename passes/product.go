@@ -74,6 +74,18 @@ func (w *writer) apply(op *core.OpInfo, args ...core.Arg) core.ValID {
 	return v
 }
 
+// append adds an expression as it is.
+func (w *writer) append(op *core.OpInfo, args ...core.Arg) core.ValID {
+	if w.err != nil {
+		return core.NoVal
+	}
+	out, err := w.r.To.Append(op, args)
+	if w.err = err; err != nil {
+		return core.NoVal
+	}
+	return out[0]
+}
+
 func (w *writer) cast(v core.ValID, t dtype.Type) core.ValID {
 	if w.err != nil || w.r.To.Val(v).DType == t {
 		return v

@@ -213,18 +213,6 @@ func (s *sinking) slice(v core.ValID, start, end []scalar.ID) core.ValID {
 	return s.append(core.SliceOp, core.TensorOf(v), core.ScalarsOf(start...), core.ScalarsOf(end...), core.ScalarsOf(strides...), core.BoolOf(true))
 }
 
-// append adds an expression as it is.
-func (s *sinking) append(op *core.OpInfo, args ...core.Arg) core.ValID {
-	if s.err != nil {
-		return core.NoVal
-	}
-	out, err := s.r.To.Append(op, args)
-	if s.err = err; err != nil {
-		return core.NoVal
-	}
-	return out[0]
-}
-
 // sliceOf returns the elements of the result of e from start to end, or NoVal if they are no
 // elements of its operands.
 func (s *sinking) sliceOf(e *core.Expr, start, end []scalar.ID) core.ValID {

@@ -249,7 +249,8 @@ class Chain:
 
     def step(self) -> None:
         source = self.draw([*self.values, self.values[-1], self.values[-1]])
-        self.draw(STEPS)(self, source)
+        # Every fifth program has rows whose elements are needed again.
+        self.draw([*STEPS, Chain.center] if self.seed % 5 == 4 else STEPS)(self, source)
 
     def unary(self, v: Value) -> None:
         name = self.draw(["neg", "abs", "set", "relu", "tanh", "sin", "sigmoid"] if v.real else ["neg", "abs", "set"])
@@ -479,7 +480,9 @@ class Chain:
         mean, near = v.wide.mean(dims, True), v.wide.abs().mean(dims, True)
 
         def variance(y: torch.Tensor, unit: float) -> torch.Tensor:
-            inside = v.error + v.error.mean(dims, True) + unit * (near + v.wide.abs())
+            # A mean in double precision is a few units off, as nothing is more precise.
+            units = 8 * unit if v.own.dtype is torch.float64 else unit
+            inside = v.error + v.error.mean(dims, True) + units * (near + v.wide.abs())
             far = (v.wide - mean).abs()
             return ((2 * far + inside) * inside).sum(dims, keepdim) / (count - 1) + unit * y.abs()
 
@@ -493,6 +496,22 @@ class Chain:
             lambda y, unit: (v.error + unit * v.wide.abs()).mean(dims, keepdim) + unit * y.abs(),
             1,
         )
+
+    def center(self, v: Value) -> None:
+        """What a softmax begins with: a fold of rows, whose elements are needed again."""
+        x = v.own
+        dims = self.some(range(x.ndim), 1)
+        if x.numel() == 0 or not dims:
+            return
+
+        def error(y: torch.Tensor, unit: float) -> torch.Tensor:
+            return v.error + v.error.amax(dims, True) + unit * y.abs()
+
+        fused = f"ops.sub({v.t}, ops.max({v.t}, {dims}, True))"
+        made = self.add([v], fused, f"{v.up} - {v.up}.amax({dims}, True)", error)
+        if self.draw([True, False]):
+            self.reshape(made)
+            self.binary(self.values[-1])
 
     # ---- The whole ----
 

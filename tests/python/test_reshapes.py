@@ -23,6 +23,36 @@ def softmax(ops, x, dim: int):
     return ops.truediv(e, ops.sum(e, [dim], True))
 
 
+def weights(ops, w, shape: list[int]):
+    return ops.broadcast_in_dim(w, shape, [1])
+
+
+def group_norm(ops, x, w, b):
+    y = ops.reshape(normalised(ops, ops.reshape(x, [2, 3, 4 * 5 * 7]), [2]), [2, 12, 5, 7])
+    return ops.add(ops.mul(y, weights(ops, w, [2, 12, 5, 7])), weights(ops, b, [2, 12, 5, 7]))
+
+
+def group_norm_of_groups(ops, x, w, b):
+    y = ops.reshape(normalised(ops, ops.reshape(x, [2, 3, 4, 5, 7]), [2, 3, 4]), [2, 12, 5, 7])
+    return ops.relu(ops.add(ops.mul(y, weights(ops, w, [2, 12, 5, 7])), weights(ops, b, [2, 12, 5, 7])))
+
+
+def group_norm_and_residual(ops, x, w):
+    x = ops.tanh(x)
+    y = ops.reshape(normalised(ops, ops.reshape(x, [2, 3, -1]), [2]), [2, 12, 5, 7])
+    return ops.add(ops.mul(y, weights(ops, w, [2, 12, 5, 7])), x)
+
+
+def softmax_of_blocks_of_a_layer_norm(ops, x):
+    y = ops.reshape(normalised(ops, x, [1]), [6, 4, 16])
+    return ops.reshape(softmax(ops, y, 2), [6, 64])
+
+
+def added_in_more_dimensions(ops, x, z):
+    y = ops.reshape(normalised(ops, x, [1]), [1, 4, 5])
+    return ops.add(y, z)
+
+
 @dataclass(frozen=True)
 class Case:
     name: str
@@ -84,6 +114,41 @@ CASES = [
         two_shapes_of_one,
         lambda x: (x.tanh().reshape(15, 12), x.tanh().flatten()),
         ((12, 15),),
+    ),
+    Case(
+        "group norm of rows",
+        1,
+        group_norm,
+        lambda x, w, b: F.group_norm(x, 3, w, b),
+        ((2, 12, 5, 7), (12,), (12,)),
+    ),
+    Case(
+        "group norm of groups, and relu",
+        1,
+        group_norm_of_groups,
+        lambda x, w, b: F.group_norm(x, 3, w, b).relu(),
+        ((2, 12, 5, 7), (12,), (12,)),
+    ),
+    Case(
+        "group norm of what is computed, which is added to it",
+        1,
+        group_norm_and_residual,
+        lambda x, w: F.group_norm(x.tanh(), 3, w) + x.tanh(),
+        ((2, 12, 5, 7), (12,)),
+    ),
+    Case(
+        "softmax of blocks of a layer norm",
+        2,
+        softmax_of_blocks_of_a_layer_norm,
+        lambda x: F.layer_norm(x, (64,)).reshape(6, 4, 16).softmax(2).reshape(6, 64),
+        ((6, 64),),
+    ),
+    Case(
+        "a layer norm that is repeated",
+        2,
+        added_in_more_dimensions,
+        lambda x, z: F.layer_norm(x, (5,)).reshape(1, 4, 5) + z,
+        ((4, 5), (3, 4, 5)),
     ),
     Case(
         "sum of each head",
