@@ -36,7 +36,8 @@ func reduction(name string, accept Accept, resultType func(dtype.Type) dtype.Typ
 
 const reductionDoc = " Without dim or dims all dimensions are reduced; an empty list of dims reduces none. " +
 	"keepdim=True keeps a reduced dimension with size 1. An element that nothing is folded into is the identity of the fold. " +
-	"Elements are folded in float64, int64, uint64 or complex128 and rounded once."
+	"Elements are folded in float64, int64, uint64 or complex128 and rounded once; " +
+	"by GPU kernels in parts, and in Float where they are Float or narrower."
 
 const accumulationDoc = " dtype is the type that arg is converted to first, and that of the result; " +
 	"left out, it is that of arg, but Int for integers and bools (UInt64 stays)."

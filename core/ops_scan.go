@@ -40,7 +40,8 @@ func scan(name string, accept Accept, resultType func(dtype.Type) dtype.Type, co
 }
 
 const scanDoc = " init, if given, is combined before the first element; it is converted to the type of the result. " +
-	"Elements are combined in float64, int64, uint64 or complex128, and each result is rounded once."
+	"Elements are combined in float64, int64, uint64 or complex128, and each result is rounded once; " +
+	"by GPU kernels in parts, and in Float where they are Float or narrower."
 
 const scanAccumulationDoc = " Integers and bools give Int (UInt64 stays); floating-point and complex types are kept."
 

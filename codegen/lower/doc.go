@@ -43,10 +43,12 @@
 //
 // Reading order: lower.go, analysis.go, graph.go, storage.go, exchange.go; then
 // emit.go, path.go, index.go, predicate.go, value.go, arguments.go; then what
-// classes of ops and parallel types add: resize.go, scatter.go, reduction.go,
-// across.go, block.go, cluster.go, grid.go, line.go, sort.go, vector.go, parts.go, pipeline.go, swizzle.go, unswitch.go,
-// keep.go, drop.go, alias.go; then the passes over kir: registers.go, accumulate.go,
-// synchronise.go, hoist.go, indextype.go, divisors.go. walk.go visits statements; rules.go is what tests leave out.
+// classes of ops and parallel types add: resize.go, parts.go, scatter.go, reduction.go,
+// moments.go, online.go, across.go, block.go, cluster.go, grid.go, line.go, sort.go,
+// vector.go, pipeline.go, swizzle.go, unswitch.go, keep.go, drop.go, alias.go; then the passes
+// over kir: registers.go, accumulate.go, together.go, iterations.go, synchronise.go, hoist.go,
+// indextype.go, divisors.go. walk.go visits statements; rules.go is what tests leave out,
+// conditions.go what a kernel relies on.
 //
 // It does not choose schedules and does not know the limits of devices.
 package lower

@@ -177,24 +177,26 @@ def cosh(x: _Operand) -> TensorView: ...
 def cummax(arg: TensorView, dim: int, init: _Number | None = ...) -> TensorView:
     """The largest of the elements of arg up to and including each position along dim, NaN from the first NaN on. The
     type is that of arg. init, if given, is combined before the first element; it is converted to the type of the
-    result. Elements are combined in float64, int64, uint64 or complex128, and each result is rounded once."""
+    result. Elements are combined in float64, int64, uint64 or complex128, and each result is rounded once; by GPU
+    kernels in parts, and in Float where they are Float or narrower."""
 
 def cummin(arg: TensorView, dim: int, init: _Number | None = ...) -> TensorView:
     """The smallest of the elements of arg up to and including each position along dim, NaN from the first NaN on.
     The type is that of arg. init, if given, is combined before the first element; it is converted to the type of the
-    result. Elements are combined in float64, int64, uint64 or complex128, and each result is rounded once."""
+    result. Elements are combined in float64, int64, uint64 or complex128, and each result is rounded once; by GPU
+    kernels in parts, and in Float where they are Float or narrower."""
 
 def cumprod(arg: TensorView, dim: int, init: _Number | None = ...) -> TensorView:
     """The products of the elements of arg up to and including each position along dim. Integers and bools give Int
     (UInt64 stays); floating-point and complex types are kept. init, if given, is combined before the first element; it
     is converted to the type of the result. Elements are combined in float64, int64, uint64 or complex128, and each
-    result is rounded once."""
+    result is rounded once; by GPU kernels in parts, and in Float where they are Float or narrower."""
 
 def cumsum(arg: TensorView, dim: int, init: _Number | None = ...) -> TensorView:
     """The sums of the elements of arg up to and including each position along dim. Integers and bools give Int
     (UInt64 stays); floating-point and complex types are kept. init, if given, is combined before the first element; it
     is converted to the type of the result. Elements are combined in float64, int64, uint64 or complex128, and each
-    result is rounded once."""
+    result is rounded once; by GPU kernels in parts, and in Float where they are Float or narrower."""
 
 @overload
 def div(x: _Number, y: _Number) -> Scalar:
@@ -485,7 +487,8 @@ def max(arg: TensorView, dtype: DataType = ...) -> TensorView:
     """The largest of the elements of arg along dims, NaN if one of them is NaN. Its type is that of arg: dtype must
     be left out. Without dim or dims all dimensions are reduced; an empty list of dims reduces none. keepdim=True keeps
     a reduced dimension with size 1. An element that nothing is folded into is the identity of the fold. Elements are
-    folded in float64, int64, uint64 or complex128 and rounded once."""
+    folded in float64, int64, uint64 or complex128 and rounded once; by GPU kernels in parts, and in Float where they
+    are Float or narrower."""
 
 @overload
 def max(arg: TensorView, dim: int, keepdim: bool = ..., dtype: DataType = ...) -> TensorView: ...
@@ -502,7 +505,8 @@ def min(arg: TensorView, dtype: DataType = ...) -> TensorView:
     """The smallest of the elements of arg along dims, NaN if one of them is NaN. Its type is that of arg: dtype must
     be left out. Without dim or dims all dimensions are reduced; an empty list of dims reduces none. keepdim=True keeps
     a reduced dimension with size 1. An element that nothing is folded into is the identity of the fold. Elements are
-    folded in float64, int64, uint64 or complex128 and rounded once."""
+    folded in float64, int64, uint64 or complex128 and rounded once; by GPU kernels in parts, and in Float where they
+    are Float or narrower."""
 
 @overload
 def min(arg: TensorView, dim: int, keepdim: bool = ..., dtype: DataType = ...) -> TensorView: ...
@@ -581,7 +585,7 @@ def prod(arg: TensorView, dtype: DataType = ...) -> TensorView:
     the result; left out, it is that of arg, but Int for integers and bools (UInt64 stays). Without dim or dims all
     dimensions are reduced; an empty list of dims reduces none. keepdim=True keeps a reduced dimension with size 1. An
     element that nothing is folded into is the identity of the fold. Elements are folded in float64, int64, uint64 or
-    complex128 and rounded once."""
+    complex128 and rounded once; by GPU kernels in parts, and in Float where they are Float or narrower."""
 
 @overload
 def prod(arg: TensorView, dim: int, keepdim: bool = ..., dtype: DataType = ...) -> TensorView: ...
@@ -779,7 +783,7 @@ def sum(arg: TensorView, dtype: DataType = ...) -> TensorView:
     result; left out, it is that of arg, but Int for integers and bools (UInt64 stays). Without dim or dims all
     dimensions are reduced; an empty list of dims reduces none. keepdim=True keeps a reduced dimension with size 1. An
     element that nothing is folded into is the identity of the fold. Elements are folded in float64, int64, uint64 or
-    complex128 and rounded once."""
+    complex128 and rounded once; by GPU kernels in parts, and in Float where they are Float or narrower."""
 
 @overload
 def sum(arg: TensorView, dim: int, keepdim: bool = ..., dtype: DataType = ...) -> TensorView: ...

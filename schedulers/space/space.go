@@ -3,7 +3,8 @@
 //
 // Its central type is [Space]: the dimensions of one tensor, the reference, which
 // has those of all others, put in the order in which most bytes lie in memory.
-// An input that is padded or joined where it is read lies along the loops of the result.
+// An input that is padded or joined where it is read lies along the loops of the result,
+// and so do the rows of a table that an index lists.
 // From it follow the widths of accesses and what they cost ([Space.PitchOf]), and
 // the copies of a schedule are split into accesses by [Space.Vectorize].
 //
