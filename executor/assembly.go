@@ -248,6 +248,7 @@ func (a *assembly) placeAt(v core.ValID, k int) error {
 	}
 	at := *a.output(k)
 	at.dtype, at.sizes, at.strides = a.f.Val(v).DType, sizes, denseStrides(a.f, v, sizes, a.orders[v])
+	at.whole = false // the tensor that is made for the output has other dimensions
 	a.at[v] = &at
 	return nil
 }

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+import torch
 from agreement import agree, randn
 from sweep_values import describe
 from torch.nn import functional as F
@@ -201,3 +202,19 @@ def test_values(case: Case, place: str, monkeypatch: pytest.MonkeyPatch) -> None
     if place == "simulate":
         monkeypatch.setenv("NVFUSER_ENABLE", "simulate")
     agree(lambda fd, *tensors: case.program(fd.ops, *tensors), case.expected, *(randn(*s) for s in case.shapes))
+
+
+@pytest.mark.parametrize("size", [-1, 16], ids=["unknown", "known"])
+@pytest.mark.parametrize("shaped", ["reshape", "broadcast"])
+@pytest.mark.parametrize("called", ["matmul", "cumsum"])
+def test_torch_reads_what_is_stored_as_another_shape(size: int, shaped: str, called: str):
+    """A tensor that lies where an output belongs has its own dimensions when torch is called with it."""
+    x = randn(16, 16)
+    with FusionDefinition() as fd:
+        ops = fd.ops
+        y = ops.neg(fd.define_tensor(shape=[size, size]))
+        fd.add_output(ops.reshape(y, [256]) if shaped == "reshape" else ops.broadcast(y, [True, False, False]))
+        fd.add_output(ops.matmul(y, y) if called == "matmul" else ops.cumsum(y, 0))
+    shape, result = fd.execute([x], _enable_options=["simulate"])
+    assert torch.equal(shape, -x.reshape([256] if shaped == "reshape" else [1, 16, 16]))
+    assert torch.allclose(result, x @ x if called == "matmul" else torch.cumsum(-x, 0), rtol=1e-4, atol=1e-4)
