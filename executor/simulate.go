@@ -174,6 +174,12 @@ func (s *simulation) arguments(c *compiled, block *cudadrv.LaunchBlock) ([]sim.A
 	if err != nil {
 		return nil, err
 	}
+	needed := map[cudadrv.Patch]int64{} // bytes, by patches without places: a tensor, and a part that begins where it does
+	patchOf := func(i int) cudadrv.Patch {
+		p := patches[layout.Fields[i].Offset]
+		p.Offset = 0
+		return p
+	}
 	for i := range k.Arguments {
 		a := &k.Arguments[i]
 		if a.Kind != kir.Pointer {
@@ -183,9 +189,14 @@ func (s *simulation) arguments(c *compiled, block *cudadrv.LaunchBlock) ([]sim.A
 		if err != nil {
 			return nil, err
 		}
-		arguments[i].Memory, err = s.memory(c, a, patches[layout.Fields[i].Offset], max(count, 0)*int64(k.Buffers[a.Buffer].DType.Size()))
-		if err != nil {
-			return nil, err
+		p := patchOf(i)
+		needed[p] = max(needed[p], count*int64(k.Buffers[a.Buffer].DType.Size()))
+	}
+	for i := range k.Arguments {
+		if a := &k.Arguments[i]; a.Kind == kir.Pointer {
+			if arguments[i].Memory, err = s.memory(c, a, patches[layout.Fields[i].Offset], needed[patchOf(i)]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return arguments, nil

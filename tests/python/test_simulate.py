@@ -152,3 +152,13 @@ def test_scatter_of_long_lines() -> None:
         assert torch.equal(given, after)
         assert torch.equal(total, after + before)
         assert ("call of torch for scatter()" in str(fd.explain([before, places]))) == (size > 128)
+
+
+def test_a_tensor_and_a_part_that_begins_where_it_does():
+    x = torch.arange(33 * 7).view(33, 7)
+    with FusionDefinition() as fd:
+        ops = fd.ops
+        sums = ops.cumsum(fd.define_tensor(shape=[33, 7], dtype=DataType.Int), 1)
+        fd.add_output(ops.add(ops.slice(sums, [0, 0], [1, 7]), sums))
+    expected = torch.cumsum(x, 1)
+    assert torch.equal(simulate(fd, x)[0], expected[:1] + expected)
