@@ -126,10 +126,10 @@ class Row:
 
     def error(self, program: Program, call: Callable) -> float:
         """How far call(inputs) is from right: the relative distance of its results and of what it writes; infinite if
-        their dtypes are not those of eager."""
+        their dtypes are not those of eager, or one is a view of an input and eager's is not: it moved nothing."""
         inputs = [x.clone() for x in program.inputs] if self.writes else program.inputs
         like = self.outputs(program)
-        dtypes = [x.dtype for x in like]
+        kinds = [(x.dtype, is_view(x, program.inputs)) for x in like]
         sizes = [traffic([x]) for x in like if x.is_cuda]
         del like
         poison(sizes)
@@ -137,7 +137,7 @@ class Row:
         got = (got,) if isinstance(got, torch.Tensor) else tuple(got)
         if self.writes:
             got = tuple(inputs[i] for i in self.writes)
-        if [x.dtype for x in got] != dtypes:
+        if [(x.dtype, is_view(x, inputs)) for x in got] != kinds:
             return math.inf
         if self.check is not None:
             return self.check(tuple(program.inputs), got)
@@ -163,6 +163,11 @@ class Row:
         """The bytes that must be read."""
         reads = self.reads or (1,) * len(program.inputs)
         return round(sum(n * traffic([x]) for n, x in zip(reads, program.inputs, strict=True)))
+
+
+def is_view(x: torch.Tensor, of: Sequence[torch.Tensor]) -> bool:
+    """Whether x lies in the memory of one of some tensors."""
+    return any(x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr() for y in of if y.numel())
 
 
 def traffic(tensors: Sequence[torch.Tensor]) -> int:

@@ -36,13 +36,14 @@ const (
 	// rather than 89.6.
 	warpResident = 6
 
-	clusterThreads = 256      // of a block of a cluster, at least
-	clusterBytes   = 32 << 10 // that a block of it holds in registers, where it may have more blocks
-	sharedBytes    = 64 << 10 // the same in shared memory: three blocks a processor, so that some load while others compute
-	sharedElements = 64       // of a thread's part of a row there, of all inputs: half or twice as many cost a tenth and more
-	sharedThreads  = 512      // of a block then, at most
-	onePassThreads = 1024     // of all blocks of a cluster: their warps have a mean and a variance for each lane of one
-	exchangeBytes  = 6 << 10  // of shared memory that threads may need to exchange what they reduce
+	clusterThreads = 256       // of a block of a cluster, at least
+	clusterBytes   = 32 << 10  // that a block of it holds in registers, where it may have more blocks
+	sharedBytes    = 64 << 10  // the same in shared memory: three blocks a processor, so that some load while others compute
+	largeBytes     = 104 << 10 // the same before a cluster is larger than portable: two blocks a processor. The backward of a batch norm with 98 KB took 121 us so, and 143 in twice as many blocks
+	sharedElements = 64        // of a thread's part of a row there, of all inputs: half or twice as many cost a tenth and more
+	sharedThreads  = 512       // of a block then, at most
+	onePassThreads = 1024      // of all blocks of a cluster: their warps have a mean and a variance for each lane of one
+	exchangeBytes  = 6 << 10   // of shared memory that threads may need to exchange what they reduce
 )
 
 // buckets are the numbers of steps of a thread that kernels are made for: rows of similar
@@ -154,7 +155,7 @@ func (a *analysis) fitShared(p Params, least int64, device scheduler.Device) (Pa
 		}
 	}
 	row := bytes * a.rows.Length
-	for p.Cluster = least; 2*p.Cluster <= int64(device.Cluster) && row > p.Cluster*sharedBytes; {
+	for p.Cluster = least; 2*p.Cluster <= int64(device.Cluster) && row > p.Cluster*sharedBytes && (p.Cluster < scheduler.PortableCluster || row > p.Cluster*largeBytes); {
 		p.Cluster *= 2
 	}
 	for p.Threads = clusterThreads; 2*p.Threads <= min(sharedThreads, int64(device.Threads)) && int64(len(h.again))*a.rows.Length > p.Cluster*p.Threads*sharedElements; {

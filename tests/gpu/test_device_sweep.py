@@ -111,7 +111,8 @@ def test_row_by_torch(name: str) -> None:
 @pytest.mark.anywhere
 def test_every_row_is_swept() -> None:
     assert set(ROWS) | RANDOM | set(BY_TORCH) == set(TABLE)
-    assert not set(ROWS) & set(BY_TORCH)
+    # Rows that a block holds are scanned and sorted by kernels, others by torch.
+    assert all(TABLE[name]["class"] in ("scan", "sort") for name in set(ROWS) & set(BY_TORCH))
     assert len(SWEPT) > 800
 
 

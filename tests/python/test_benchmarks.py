@@ -71,6 +71,13 @@ def test_a_result_of_another_dtype_is_wrong():
     assert row.error(program, lambda inputs: torch.relu(inputs[0]).float()) == math.inf
 
 
+def test_a_view_of_an_input_in_place_of_a_copy_is_wrong():
+    row = BY_NAME["transpose bf16 8192x8192"]
+    program = row.program("cpu", small=True)
+    assert row.error(program, lambda inputs: inputs[0].t().contiguous()) == 0
+    assert row.error(program, lambda inputs: inputs[0].t()) == math.inf
+
+
 def test_one_wrong_element_of_many_is_seen():
     want = torch.randn(1 << 20)
     got = want.clone()
