@@ -69,7 +69,7 @@ func (a *Analysis) checkAliases() error {
 // A touch is an access to memory that an input and an output share.
 type touch struct {
 	loops    []core.AxisID // around it, without those of one iteration or instruction
-	serial   []index       // those of them that a thread runs
+	serial   []core.AxisID // those of them that a thread runs
 	coords   []index
 	shared   bool                // more than one thread makes it
 	repeated bool                // more than one iteration makes it
@@ -101,7 +101,7 @@ func (c *context) touched(v core.ValID, coords []index, write bool) {
 		if !c.isOne(c.m.Promotion(class)) && c.parallel(class) != schedule.Vectorize {
 			t.loops = append(t.loops, class)
 			if !c.isSpread(class) {
-				t.serial = append(t.serial, c.loops[c.m.LoopClass(class)])
+				t.serial = append(t.serial, c.m.LoopClass(class))
 			}
 		}
 	}
@@ -134,6 +134,9 @@ func (l *lowering) overwriting() error {
 			}
 			own = own && inStep
 		}
+		if !own && l.reducesBlocks() { // a block that has counted itself is not the last one
+			return l.refuseOverwriting(v, o.Alias)
+		}
 		if !own {
 			one[l.buffers[v]], l.ordered = l.buffers[o.Alias], append(l.ordered, o)
 		}
@@ -157,7 +160,7 @@ func (r *touch) isInStep(w touch) bool {
 
 // sharesLoop reports whether an iteration of a thread may read what an earlier one wrote.
 func (r *touch) sharesLoop(w touch) bool {
-	return slices.ContainsFunc(r.serial, func(loop index) bool { return slices.Contains(w.serial, loop) })
+	return slices.ContainsFunc(r.serial, func(loop core.AxisID) bool { return slices.Contains(w.serial, loop) })
 }
 
 func (l *lowering) refuseOverwriting(v, in core.ValID) error {

@@ -359,6 +359,41 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
+// TestOverwrittenByOneBlock refuses to overwrite in one block what all blocks of a reduction
+// across blocks read: that a block has counted itself does not tell that others have read.
+func TestOverwrittenByOneBlock(t *testing.T) {
+	s := parsed(t, `%0 = tensor f32 [-1, 8] contiguity=[yes, yes]
+%1 = tensor f32 [1, 1] contiguity=[none, none]
+%2 = mul %0, %1
+%3 = sum %2 dims=[0] keepdim=false dtype=f32
+%4 = neg %1
+output %3
+output %4 alias %1
+`)
+	script, err := schedule.ParseScript("tv3.parallelize(0, grid_x)\ntv3.parallelize(1, block_x)\ntv5 = tv1.cache_after()\ntransform_like(tv3)\nparallelize_like(tv3)\n")
+	require.NoError(t, err)
+	require.NoError(t, s.Run(script))
+	_, err = lowered(s, Options{Cooperative: true})
+	var refused *core.Unsupported
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "alias", refused.Refusals[0].Rule, "%v", err)
+}
+
+// TestOverwrittenAtOtherPlaces refuses to overwrite in a loop what later iterations of it
+// read, also where they read ahead.
+func TestOverwrittenAtOtherPlaces(t *testing.T) {
+	for _, ahead := range []string{"", "tv2.circular_buffer(2, 1)\n"} {
+		s := parsed(t, "%0 = tensor f32 [3, 3] contiguity=[yes, yes]\n%1 = permute %0 dims=[1, 0]\noutput %1 alias %0\n")
+		script, err := schedule.ParseScript("tv2 = tv0.cache_after()\ninline_at(tv2, 1, False, [tv2])\n" + ahead)
+		require.NoError(t, err)
+		require.NoError(t, s.Run(script))
+		_, err = lowered(s, Options{})
+		var refused *core.Unsupported
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, "alias", refused.Refusals[0].Rule, "%v", err)
+	}
+}
+
 // TestCopyOfOverwritten refuses to overwrite an input that an asynchronous copy, which
 // nothing waits for before, may still read.
 func TestCopyOfOverwritten(t *testing.T) {

@@ -523,7 +523,7 @@ def test_manifests(tmp_path):
         handwritten.manifest(tmp_path)
     (tmp_path / "pointwise.cu").touch()
     assert {x.row for x in handwritten.manifest(tmp_path, {"silu * mul bf16", "relu bf16"})} == {"silu * mul bf16"}
-    for name in ("softmax", "reduce", "norm", "lnbwd", "bn"):
+    for name in ("softmax", "reduce", "norm", "lnbwd", "bn", "transpose"):
         (tmp_path / f"{name}.cu").touch()
     kernels = handwritten.manifest(tmp_path)
     assert len({(x.row, x.name) for x in kernels}) == len(kernels)
