@@ -384,7 +384,7 @@ output %4 alias %1
 func TestOverwrittenAtOtherPlaces(t *testing.T) {
 	for _, ahead := range []string{"", "tv2.circular_buffer(2, 1)\n"} {
 		s := parsed(t, "%0 = tensor f32 [3, 3] contiguity=[yes, yes]\n%1 = permute %0 dims=[1, 0]\noutput %1 alias %0\n")
-		script, err := schedule.ParseScript("tv2 = tv0.cache_after()\ninline_at(tv2, 1, False, [tv2])\n" + ahead)
+		script, err := schedule.ParseScript("tv2 = tv0.cache_after()\ntv1.reorder({1: 0})\ninline_at(tv2, 1, False, [tv2])\n" + ahead)
 		require.NoError(t, err)
 		require.NoError(t, s.Run(script))
 		_, err = lowered(s, Options{})
