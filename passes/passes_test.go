@@ -196,9 +196,9 @@ func TestRandom(t *testing.T) {
 	}
 	t.Log(changes)
 	for _, p := range Passes() {
-		// Programs of any bytes hardly have a softmax or an embedding: TestExponentialsRandom and
-		// TestEmbeddingsRandom draw those.
-		isRare := p.Name == "sum of exponentials" || p.Name == "embeddings"
+		// Programs of any bytes hardly have a softmax, an embedding or a row that is scaled after a reshape:
+		// TestExponentialsRandom and TestEmbeddingsRandom draw the first, the chains of tests/python the last.
+		isRare := p.Name == "sum of exponentials" || p.Name == "embeddings" || p.Name == "arithmetic before reshapes"
 		require.True(t, programs < 3000 || changes[p.Name] > 0 || isRare, p.Name)
 	}
 }

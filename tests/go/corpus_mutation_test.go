@@ -72,6 +72,9 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 				if ownElements(b[:i], s.Then) {
 					needless = "conditions around stores of a thread to its own element"
 				}
+				if chooses(s) {
+					needless = "choices of an element, of which one may be all that is left where they are reached"
+				}
 				emit("always "+text, needless, with(s.Then...))
 			} else {
 				emit("never "+text, "", with(s.Else...))
@@ -84,6 +87,18 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 			})
 		}
 	}
+}
+
+// chooses reports whether both branches of s store one element, and nothing else: the last
+// of the parts of a join is chosen by a condition too, which always holds where parts before
+// it have been taken in whole vectors.
+func chooses(s *kir.If) bool {
+	if len(s.Then) != 1 || len(s.Else) != 1 {
+		return false
+	}
+	x, isStore := s.Then[0].(kir.Assign)
+	y, isOther := s.Else[0].(kir.Assign)
+	return isStore && isOther && x.Dst.Buffer == y.Dst.Buffer && x.Dst.Index == y.Dst.Index
 }
 
 // deadStore returns why a constant that is stored between two parts of a block is
@@ -273,6 +288,8 @@ func idle(k *kir.Kernel, b kir.Block, condition scalar.ID) string {
 		return true
 	}
 	switch {
+	case !may(b) && loadsUnderConditions(k, b, false):
+		return "conditions around loads that have conditions of their own"
 	case !may(b):
 		return ""
 	case storesShared(k, b):
@@ -302,6 +319,29 @@ func ownElements(before, b kir.Block) bool {
 	return true
 }
 
+// loadsUnderConditions reports whether b stores nothing in memory that other threads have,
+// and loads from it only under conditions inside: those of a pad or a join say of each
+// element whose it is, and beyond the last element it may be nobody's.
+func loadsUnderConditions(k *kir.Kernel, b kir.Block, isInside bool) bool {
+	return !slices.ContainsFunc(b, func(s kir.Statement) bool {
+		switch s := s.(type) {
+		case *kir.For:
+			return !loadsUnderConditions(k, s.Body, isInside)
+		case *kir.If:
+			return !loadsUnderConditions(k, s.Then, true) || !loadsUnderConditions(k, s.Else, true)
+		case kir.Declare, kir.Hoist, kir.Assign, kir.Move, kir.Let:
+			return !staysInBlock(k, s, false) && (!isInside || storesMemory(k, s))
+		}
+		return true
+	})
+}
+
+// storesMemory reports whether a statement writes to what is no register.
+func storesMemory(k *kir.Kernel, s kir.Statement) (stores bool) {
+	eachBuffer(k, s, func(id kir.BufferID, write bool) { stores = stores || write && k.Buffers[id].Space != kir.Local })
+	return stores
+}
+
 // storesShared reports whether a statement of b writes shared memory itself.
 func storesShared(k *kir.Kernel, b kir.Block) (stores bool) {
 	b.Walk(func(s kir.Statement) {
@@ -328,7 +368,7 @@ func isOfWarps(k *kir.Kernel, condition scalar.ID) bool {
 // registers and shared memory, and of other threads nothing but what shuffles read.
 func staysInBlock(k *kir.Kernel, s kir.Statement, shuffles bool) bool {
 	switch s.(type) {
-	case kir.Declare, kir.Assign, kir.Hoist, kir.Let:
+	case kir.Declare, kir.Assign, kir.Move, kir.Hoist, kir.Let:
 	default:
 		return false
 	}
