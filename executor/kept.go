@@ -67,6 +67,7 @@ func (k *keeping) restore() bool {
 		return false
 	}
 	empty := k.p.Device
+	d.Draws = empty.Draws // of the definition and the device
 	k.p.Device = d
 	d.functions = make([]functionKey, len(d.Launches))
 	failed := make([]error, len(d.Launches))
