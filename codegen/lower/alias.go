@@ -69,7 +69,6 @@ func (a *Analysis) checkAliases() error {
 // A touch is an access to memory that an input and an output share.
 type touch struct {
 	loops    []core.AxisID // around it, without those of one iteration or instruction
-	serial   []core.AxisID // those of them that a thread runs
 	coords   []index
 	shared   bool                // more than one thread makes it
 	repeated bool                // more than one iteration makes it
@@ -100,9 +99,6 @@ func (c *context) touched(v core.ValID, coords []index, write bool) {
 		}
 		if !c.isOne(c.m.Promotion(class)) && c.parallel(class) != schedule.Vectorize {
 			t.loops = append(t.loops, class)
-			if !c.isSpread(class) {
-				t.serial = append(t.serial, c.m.LoopClass(class))
-			}
 		}
 	}
 	if !write {
@@ -113,9 +109,9 @@ func (c *context) touched(v core.ValID, coords []index, write bool) {
 }
 
 // overwriting is a pass. It refuses kernels that may read an element of an input
-// after it was overwritten: all reads must come before the write, in no loop of a
-// thread that the write is in too or in all of them and of the elements that are
-// written there; and where one block does what is left of a reduction it does both.
+// after it was overwritten: all reads must be in the loops of the write, before it, of
+// the elements that are written there, and where one block does what is left of a
+// reduction it does both.
 // Unless each thread has elements of its own, both are then accesses of one buffer,
 // so that barriers order them. An asynchronous copy reads until it is waited for,
 // which is where its result is read.
@@ -129,10 +125,9 @@ func (l *lowering) overwriting() error {
 		own := !slices.ContainsFunc(l.writes[v], func(w touch) bool { return w.shared })
 		for _, r := range l.reads[v] {
 			inStep := slices.ContainsFunc(l.writes[v], func(w touch) bool { return r.isBefore(w) && r.isInStep(w) })
-			if !inStep && slices.ContainsFunc(l.writes[v], func(w touch) bool { return !r.isBefore(w) || r.sharesLoop(w) }) {
+			if !inStep {
 				return l.refuseOverwriting(v, o.Alias)
 			}
-			own = own && inStep
 		}
 		if !own && l.reducesBlocks() { // a block that has counted itself is not the last one
 			return l.refuseOverwriting(v, o.Alias)
@@ -156,11 +151,6 @@ func (r *touch) isBefore(w touch) bool {
 // isInStep reports whether a read is of what is written in the same iteration.
 func (r *touch) isInStep(w touch) bool {
 	return !w.repeated && slices.Equal(r.loops, w.loops) && slices.Equal(r.coords, w.coords)
-}
-
-// sharesLoop reports whether an iteration of a thread may read what an earlier one wrote.
-func (r *touch) sharesLoop(w touch) bool {
-	return slices.ContainsFunc(r.serial, func(loop core.AxisID) bool { return slices.Contains(w.serial, loop) })
 }
 
 func (l *lowering) refuseOverwriting(v, in core.ValID) error {
