@@ -157,11 +157,17 @@ func (l *lowering) refuseOverwriting(v, in core.ValID) error {
 	return l.refuse("alias", v, "%s is written to the memory of %s, of which an element may be read after that: read it just before, in the same loops", l.f.Name(v), l.f.Name(in))
 }
 
-// unify replaces buffers by others.
+// unify replaces buffers by others, which are the same memory: their strides are equal,
+// and may be other expressions of the sizes.
 func (l *lowering) unify(k *kir.Kernel, by map[kir.BufferID]kir.BufferID) {
 	replace := func(a *kir.Access) {
-		if b, ok := by[a.Buffer]; ok {
-			a.Buffer = b
+		b, ok := by[a.Buffer]
+		if !ok {
+			return
+		}
+		a.Buffer, a.Index = b, l.t.Int(0)
+		for i, stride := range k.Buffers[b].Stride {
+			a.Index = l.t.Add(a.Index, l.t.Mul(a.Coords[i], stride))
 		}
 	}
 	for i := range k.Values {

@@ -176,6 +176,22 @@ output %3 alias %1
 tv2.parallelize(1, block_x)
 tv3.parallelize(0, block_x)
 `},
+	// One thread of a row writes what all of them read before.
+	{"row scalars overwritten by one of their readers", `%0 = tensor f32 [-1, -1, 4] contiguity=[yes, yes, yes]
+%1 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%2 = broadcast %1 is_broadcast_dim=[false, false, true]
+%3 = add %0, %2
+%4 = sum %0 dims=[2] keepdim=false dtype=f32
+%5 = add %4, %1
+output %3
+output %5 alias %1
+`, [][]int64{{3, 2, 4}, {3, 2}}, `tv6 = tv1.cache_after()
+tv3.parallelize(0, grid_x)
+tv3.parallelize(1, grid_y)
+tv3.parallelize(2, block_x)
+parallelize_like(tv3)
+inline_most()
+`},
 	// Copies of parts of which some are of nothing.
 	{"copied parts of a welford", `%0 = tensor f32 [-1] contiguity=[yes]
 %1, %2, %3 = welford %0 dims=[0]
