@@ -8,10 +8,6 @@
 package schedulers
 
 import (
-	"encoding/json"
-	"reflect"
-	"strings"
-
 	"nvfuser_go/core"
 	"nvfuser_go/schedulers/blockrow"
 	"nvfuser_go/schedulers/innerouter"
@@ -27,20 +23,17 @@ import (
 // by element. What the first three take needs no element after it is reduced; of the others no
 // two take the same segment.
 var registry = []registered{
-	{transpose.Scheduler{}, transpose.Params{}},
-	{pointwise.Scheduler{}, pointwise.Params{}},
-	{reduction.Scheduler{}, reduction.Params{}},
-	{innerpersistent.Scheduler{}, innerpersistent.Params{}},
-	{outerpersistent.Scheduler{}, outerpersistent.Params{}},
-	{innerouter.Scheduler{}, innerouter.Params{}},
-	{blockrow.Scheduler{}, blockrow.Params{}},
+	{transpose.Scheduler{}},
+	{pointwise.Scheduler{}},
+	{reduction.Scheduler{}},
+	{innerpersistent.Scheduler{}},
+	{outerpersistent.Scheduler{}},
+	{innerouter.Scheduler{}},
+	{blockrow.Scheduler{}},
 }
 
-// A registered is a scheduler and the type of its parameters.
-type registered struct {
-	scheduler.Scheduler
-	params scheduler.Params
-}
+// A registered is a scheduler of the registry.
+type registered struct{ scheduler.Scheduler }
 
 // Accept refuses also what no scheduler takes for its sizes: they themselves remember what
 // they found out of a fusion of other sizes.
@@ -75,17 +68,8 @@ func Lookup(name string) scheduler.Scheduler {
 //
 // Errors: InvalidArgument.
 func ParseParams(name, text string) (scheduler.Params, error) {
-	for _, r := range registry {
-		if r.Name() != name {
-			continue
-		}
-		p := reflect.New(reflect.TypeOf(r.params))
-		d := json.NewDecoder(strings.NewReader(text))
-		d.DisallowUnknownFields()
-		if err := d.Decode(p.Interface()); err != nil {
-			return nil, core.InvalidArgumentf("schedule(): the parameters %s are not those of %s: %v", text, name, err)
-		}
-		return p.Elem().Interface().(scheduler.Params), nil
+	if s := Lookup(name); s != nil {
+		return s.ParseParams(text)
 	}
 	return nil, core.InvalidArgumentf("schedule(): there is no scheduler %s", name)
 }

@@ -281,3 +281,43 @@ func TestLongLine(t *testing.T) {
 		}
 	}
 }
+
+// TestForeignParams gives schedulers parameters that are not theirs, or not possible, and
+// segments that they do not take.
+func TestForeignParams(t *testing.T) {
+	segments := map[string]*scheduler.Segment{}
+	for _, x := range []struct {
+		text  string
+		shape []int64
+	}{
+		{permuted, []int64{4096, 4097}}, {elementwise, []int64{3, 5}}, {reduction, []int64{30, 100}}, {normalization, []int64{30, 100}},
+		{columns, []int64{7, 300}}, {crossed, []int64{7, 300}}, {scanned, []int64{8}},
+	} {
+		g, s, _ := choose(t, x.text, x.shape...)
+		segments[s.Name()] = g
+	}
+	all := schedulers.All()
+	require.Len(t, segments, len(all))
+	for i, s := range all {
+		g, other := segments[s.Name()], all[(i+1)%len(all)]
+		foreign, err := other.ParseParams("{}")
+		require.NoError(t, err)
+		_, err = s.Apply(g, foreign)
+		require.ErrorContains(t, err, "are not those of "+s.Name())
+		require.Equal(t, err.Error(), s.Recipe(g, foreign))
+
+		negative, err := s.ParseParams(`{"Vector": -1}`)
+		require.NoError(t, err)
+		_, err = s.Apply(g, negative)
+		require.ErrorContains(t, err, "is not possible")
+		_, err = s.ParseParams(`{"Nonsense": 1}`)
+		require.ErrorContains(t, err, `are not those of `+s.Name())
+
+		refused := segments[other.Name()]
+		own := s.Candidates(g, scheduler.Hopper)[0]
+		require.NotEmpty(t, s.Accept(refused, scheduler.Hopper))
+		require.Empty(t, s.Candidates(refused, scheduler.Hopper))
+		_, err = s.Apply(refused, own)
+		require.Error(t, err)
+	}
+}

@@ -30,7 +30,6 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
-	"nvfuser_go/core/schedule"
 	"nvfuser_go/schedulers/scheduler"
 	"nvfuser_go/schedulers/space"
 )
@@ -56,48 +55,26 @@ func (p Params) capacity() int64 { return p.Threads * p.Steps * p.Vector }
 // least is how many elements a row has at least that has these parameters: all but the
 // last steps of a thread are whole then. 0: it may be empty.
 func (p Params) least() int64 {
-	at, _ := slices.BinarySearch(buckets, p.Steps)
-	if at == 0 || at == len(buckets) || buckets[at] != p.Steps {
+	below := buckets.Below(p.Steps)
+	if below == 0 {
 		return 0
 	}
-	return buckets[at-1]*p.Threads*p.Vector + 1
+	return below*p.Threads*p.Vector + 1
 }
-
-// Scheduler is the scheduler of this package.
-type Scheduler struct{}
 
 const name = "block_row"
 
-func (Scheduler) Name() string { return name }
+// Scheduler is the scheduler of this package.
+type Scheduler = scheduler.Planned[Params, kind]
 
-func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Refusal {
-	_, err := analyse(g).choose(device)
-	return scheduler.RefusalsOf(name, err)
-}
+type kind struct{}
 
-func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
-	chosen, _ := analyse(g).choose(device)
-	return scheduler.AsParams(chosen)
-}
+func (kind) Name() string { return name }
 
-// Recipe is that of [scheduler.Scheduler].
-func (Scheduler) Recipe(g *scheduler.Segment, params scheduler.Params) string {
+// Find is that of [scheduler.Kind].
+func (kind) Find(g *scheduler.Segment) scheduler.Finding[Params] {
 	a := analyse(g)
-	if a.err != nil {
-		return a.err.Error()
-	}
-	return a.recipe(params.(Params))
-}
-
-func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
-	a, p := analyse(g), params.(Params)
-	if a.err != nil {
-		return nil, a.err
-	}
-	if p.Vector < 1 || p.Steps < 1 || p.Threads < 1 || p.Rows < 1 {
-		return nil, core.InvalidArgumentf("schedule(): %v is not possible: all are positive", p)
-	}
-	return a.attempts.Take(p)
+	return scheduler.Finding[Params]{Attempts: &a.attempts, Choose: a.choose, Err: a.err}
 }
 
 // An analysis is what is found out about a segment when it is accepted.
@@ -137,19 +114,15 @@ func find(g *scheduler.Segment) facts {
 	refuse := func(rule string, v core.ValID, format string, args ...any) facts {
 		return facts{err: &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, rule, v, format, args...)}}}
 	}
-	refusals := scheduler.CheckClasses(f, name, func(c core.Class) bool { return scheduler.Maps(c) || isTaken(c) })
-	if len(refusals) == 0 {
-		refusals = scheduler.CheckSegment(f, name)
-	}
-	if len(refusals) > 0 {
-		return facts{err: &scheduler.Refusals{List: refusals}}
+	if err := scheduler.Check(f, name, func(c core.Class) bool { return scheduler.Maps(c) || isTaken(c) }); err != nil {
+		return facts{err: err}
 	}
 	lines := operations(f)
 	if len(lines) == 0 {
 		return refuse("operation", core.NoVal, "no row is scanned or sorted")
 	}
-	if refusals = scheduler.CheckClasses(f, name, isTaken); len(refusals) > 0 {
-		return facts{err: &scheduler.Refusals{List: refusals}}
+	if err := scheduler.CheckClasses(f, name, isTaken); err != nil {
+		return facts{err: err}
 	}
 	m, err := g.Mapping()
 	if err != nil {

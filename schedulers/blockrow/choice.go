@@ -21,13 +21,10 @@ const (
 
 // buckets are the numbers of steps of a thread that kernels are made for: rows of similar
 // lengths share one.
-var buckets = []int64{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64}
+var buckets = scheduler.Buckets{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64}
 
 // choose returns the choices, of which the first can be applied, or why none can.
 func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
-	if a.err != nil {
-		return nil, a.err
-	}
 	length, count := int64(1), int64(1)
 	for k, d := range a.space.Order {
 		if d == a.facts.dim {
@@ -72,8 +69,7 @@ func (a *analysis) fit(length, count, e int64, device scheduler.Device) (Params,
 	if steps*e*a.facts.words > mostWords || steps > mostSteps {
 		return p, false
 	}
-	at, _ := slices.BinarySearch(buckets, steps)
-	p.Steps = buckets[min(at, len(buckets)-1)]
+	p.Steps = buckets.Of(steps)
 	p.Rows = a.rowsOf(p, count, device)
 	return p, p.capacity() >= length
 }

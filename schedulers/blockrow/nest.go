@@ -9,6 +9,9 @@ import (
 )
 
 func (a *analysis) build(p Params) (*schedule.Scheduled, error) {
+	if err := scheduler.CheckPositive(p, p.Vector, p.Steps, p.Threads, p.Rows); err != nil {
+		return nil, err
+	}
 	return scheduler.Build(a.g.Fusion, func(s *schedule.Scheduled) error { return a.schedule(s, p) })
 }
 

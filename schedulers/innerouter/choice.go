@@ -33,9 +33,6 @@ const (
 
 // choose returns the choices, of which the first can be applied, or why none can.
 func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
-	if a.err != nil {
-		return nil, a.err
-	}
 	var all []Params
 	if p, ok := a.staged(device); ok {
 		all = append(all, p)

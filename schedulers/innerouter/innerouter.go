@@ -65,41 +65,19 @@ func (p Params) Width() int64 { return p.Vector }
 // capacity is how many elements a row may have.
 func (p Params) capacity() int64 { return warp * p.Warps * p.Steps * p.Vector }
 
-// Scheduler is the scheduler of this package.
-type Scheduler struct{}
-
 const name = "inner_outer_persistent" // as the enumeration SchedulerType of Python has it
 
-func (Scheduler) Name() string { return name }
+// Scheduler is the scheduler of this package.
+type Scheduler = scheduler.Planned[Params, kind]
 
-func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Refusal {
-	_, err := analyse(g).choose(device)
-	return scheduler.RefusalsOf(name, err)
-}
+type kind struct{}
 
-func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
-	chosen, _ := analyse(g).choose(device)
-	return scheduler.AsParams(chosen)
-}
+func (kind) Name() string { return name }
 
-// Recipe is that of [scheduler.Scheduler].
-func (Scheduler) Recipe(g *scheduler.Segment, params scheduler.Params) string {
+// Find is that of [scheduler.Kind].
+func (kind) Find(g *scheduler.Segment) scheduler.Finding[Params] {
 	a := analyse(g)
-	if a.err != nil {
-		return a.err.Error()
-	}
-	return a.recipe(params.(Params))
-}
-
-func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
-	a, p := analyse(g), params.(Params)
-	if a.err != nil {
-		return nil, a.err
-	}
-	if slices.Min([]int64{p.Vector, p.Steps, p.Warps, p.Rows, p.Blocks, int64(p.Price)}) < 1 {
-		return nil, core.InvalidArgumentf("schedule(): %v is not possible: all are positive", p)
-	}
-	return a.attempts.Take(p)
+	return scheduler.Finding[Params]{Attempts: &a.attempts, Choose: a.choose, Err: a.err}
 }
 
 // An analysis is what is found out about a segment when it is accepted.
@@ -165,12 +143,8 @@ func find(g *scheduler.Segment) (all []facts) {
 	refuse := func(rule string, v core.ValID, format string, args ...any) []facts {
 		return []facts{{err: &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, rule, v, format, args...)}}}}
 	}
-	refusals := scheduler.CheckClasses(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction })
-	if len(refusals) == 0 {
-		refusals = scheduler.CheckSegment(f, name)
-	}
-	if len(refusals) > 0 {
-		return []facts{{err: &scheduler.Refusals{List: refusals}}}
+	if err := scheduler.Check(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction }); err != nil {
+		return []facts{{err: err}}
 	}
 	reductions := scheduler.Reductions(f)
 	if len(reductions) < 2 {

@@ -10,6 +10,9 @@ import (
 )
 
 func (a *analysis) build(p Params) (*schedule.Scheduled, error) {
+	if err := scheduler.CheckPositive(p, p.Vector, p.Steps, p.Warps, p.Rows, p.Blocks, int64(p.Price)); err != nil {
+		return nil, err
+	}
 	return scheduler.Build(a.g.Fusion, func(s *schedule.Scheduled) error {
 		b := &builder{Params: p, a: a, s: s}
 		return b.schedule()

@@ -49,24 +49,16 @@ const (
 // buckets are the numbers of steps of a thread that kernels are made for: rows of similar
 // lengths share one, in which an eighth of the steps may be idle. Tests of what is beyond
 // the end of a row are in the steps that may be idle, and in the last one.
-var buckets = []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 48, 56, 64}
-
-func bucket(steps int64) int64 {
-	at, _ := slices.BinarySearch(buckets, steps)
-	return buckets[min(at, len(buckets)-1)]
-}
+var buckets = scheduler.Buckets{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 48, 56, 64}
 
 // choose returns the choices, of which the first can be applied, or why none can.
 func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
-	if a.err != nil {
-		return nil, a.err
-	}
 	all, err := a.rank(device)
 	if err != nil {
 		return nil, err
 	}
-	if all[0].Cluster > scheduler.PortableCluster { // the device may have no room for it
-		device.Cluster = scheduler.PortableCluster
+	if all[0].Cluster > int64(device.Portable) { // the device may have no room for it
+		device.Cluster = device.Portable
 		if portable, err := a.rank(device); err == nil {
 			all = append(all[:1], portable...)
 		}
@@ -98,7 +90,7 @@ func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 		single.Threads = min(int64(device.Threads), single.Threads*scheduler.CeilDiv(single.Steps, mostElements))
 		single.Steps = scheduler.CeilDiv(a.rows.Length, single.Threads*single.Cluster)
 	}
-	single.Steps, single.Rows, single.Each = bucket(max(single.Steps, 1)), 1, 1
+	single.Steps, single.Rows, single.Each = buckets.Of(max(single.Steps, 1)), 1, 1
 	if single != all[0] && single.capacity() >= a.rows.Length { // needs nothing to be known of sizes
 		all = append(all, single)
 	}
@@ -127,7 +119,7 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 	if p, ok := a.fitShared(p, 2, device); ok {
 		return p, true
 	}
-	for p.Cluster = 2; 2*p.Cluster <= min(int64(device.Cluster), scheduler.PortableCluster) && length*h.bytes > p.Cluster*clusterBytes; {
+	for p.Cluster = 2; 2*p.Cluster <= int64(min(device.Cluster, device.Portable)) && length*h.bytes > p.Cluster*clusterBytes; {
 		p.Cluster *= 2
 	}
 	for ; p.Cluster <= int64(device.Cluster); p.Cluster *= 2 {
@@ -155,7 +147,7 @@ func (a *analysis) fitShared(p Params, least int64, device scheduler.Device) (Pa
 		}
 	}
 	row := bytes * a.rows.Length
-	for p.Cluster = least; 2*p.Cluster <= int64(device.Cluster) && row > p.Cluster*sharedBytes && (p.Cluster < scheduler.PortableCluster || row > p.Cluster*largeBytes); {
+	for p.Cluster = least; 2*p.Cluster <= int64(device.Cluster) && row > p.Cluster*sharedBytes && (p.Cluster < int64(device.Portable) || row > p.Cluster*largeBytes); {
 		p.Cluster *= 2
 	}
 	for p.Threads = clusterThreads; 2*p.Threads <= min(sharedThreads, int64(device.Threads)) && int64(len(h.again))*a.rows.Length > p.Cluster*p.Threads*sharedElements; {
@@ -163,7 +155,7 @@ func (a *analysis) fitShared(p Params, least int64, device scheduler.Device) (Pa
 	}
 	p.Steps = scheduler.CeilDiv(scheduler.CeilDiv(max(a.rows.Length, 1), p.Vector), p.Threads*p.Cluster)
 	if p.Steps <= buckets[len(buckets)-1] {
-		p.Steps = bucket(p.Steps)
+		p.Steps = buckets.Of(p.Steps)
 	}
 	isRoomy := bytes*p.Steps*p.Threads*p.Vector <= int64(device.Shared)-exchangeBytes
 	return p, bytes > 0 && p.Cluster <= int64(device.Cluster) && isRoomy && p.capacity() >= a.rows.Length && a.registersOf(p) <= min(mostRegisters, registers/p.Threads)
@@ -173,7 +165,7 @@ func (a *analysis) fitShared(p Params, least int64, device scheduler.Device) (Pa
 func (a *analysis) widen(p *Params, h held, vectors int64, device scheduler.Device) bool {
 	length := max(a.rows.Length, 1)
 	for ; p.Threads <= int64(device.Threads); p.Threads *= 2 {
-		p.Steps = bucket(scheduler.CeilDiv(vectors, p.Threads*p.Cluster))
+		p.Steps = buckets.Of(scheduler.CeilDiv(vectors, p.Threads*p.Cluster))
 		most := int64(fewElements)
 		if p.Threads == warp && length <= shortRow {
 			most = mostElements
@@ -238,7 +230,7 @@ func (a *analysis) spread(p *Params, device scheduler.Device) {
 	vectors := scheduler.CeilDiv(max(a.rows.Length, 1), p.Vector)
 	for !a.facts.isOnline && p.Steps > spreadSteps && p.Threads < int64(device.Threads) && 2*a.rows.Count*p.Threads <= most {
 		p.Threads *= 2
-		p.Steps = bucket(scheduler.CeilDiv(vectors, p.Threads))
+		p.Steps = buckets.Of(scheduler.CeilDiv(vectors, p.Threads))
 	}
 	p.Rows = a.rowsOf(*p, device)
 	more := scheduler.CeilDiv(p.Steps*p.Vector*a.facts.shared, 4)

@@ -9,7 +9,6 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/schedule"
-	"nvfuser_go/internal/golden"
 	"nvfuser_go/schedulers/scheduler"
 	"nvfuser_go/schedulers/segmenttext"
 )
@@ -17,35 +16,21 @@ import (
 // TestChoices compares what is chosen for segments: parameters, what is in registers or shared
 // memory from one phase to another, and the loops of what is stored.
 func TestChoices(t *testing.T) {
-	golden.Run(t, "testdata/*.txtar", "segment", func(t *testing.T, in, section string) string {
-		g := segmenttext.Read(t, in)
-		require.Empty(t, Scheduler{}.Accept(g, scheduler.Hopper))
-		candidates := Scheduler{}.Candidates(g, scheduler.Hopper)
-		require.LessOrEqual(t, len(candidates), 4)
-		var b strings.Builder
-		if section == "choice" {
-			for _, p := range candidates {
-				fmt.Fprintln(&b, p)
-			}
-			return b.String()
-		}
-		s, err := Scheduler{}.Apply(g, candidates[0])
-		require.NoError(t, err)
+	segmenttext.Run(t, Scheduler{}, func(t *testing.T, b *strings.Builder, c segmenttext.Chosen) {
+		s, f := c.Schedule, c.Schedule.Fusion()
 		m, err := s.Verified()
 		require.NoError(t, err)
-		f := s.Fusion()
 		for _, v := range s.Tensors() {
-			isHeld := section == "held" && !f.Val(v).Input && (s.Memory(v) == schedule.Shared || s.Memory(v) == schedule.Local && elements(m, v) > candidates[0].(Params).Vector)
-			isOutput := section == "nest" && f.Val(v).Def != core.NoExpr && s.Memory(v) == schedule.Global
+			isHeld := c.Section == "held" && !f.Val(v).Input && (s.Memory(v) == schedule.Shared || s.Memory(v) == schedule.Local && elements(m, v) > c.Params.(Params).Vector)
+			isOutput := c.Section == "nest" && f.Val(v).Def != core.NoExpr && s.Memory(v) == schedule.Global
 			if isHeld || isOutput {
 				packed := ""
 				if s.HoldsPacked(v) {
 					packed = " packed"
 				}
-				fmt.Fprintf(&b, "%s %v%s %s\n", f.Name(v), f.Val(v).DType, packed, s.LoopText(v))
+				fmt.Fprintf(b, "%s %v%s %s\n", f.Name(v), f.Val(v).DType, packed, s.LoopText(v))
 			}
 		}
-		return b.String()
 	})
 }
 

@@ -124,48 +124,26 @@ func (p Params) capacity() int64 { return p.Threads * p.Cluster * p.Steps * p.Ve
 // least is how many elements a row has at least that has these parameters: all but the
 // last steps of a thread are whole then. 0: it may be empty.
 func (p Params) least() int64 {
-	at, _ := slices.BinarySearch(buckets, p.Steps)
-	if at == 0 || at == len(buckets) || buckets[at] != p.Steps {
+	below := buckets.Below(p.Steps)
+	if below == 0 {
 		return 0
 	}
-	return buckets[at-1]*p.Threads*p.Cluster*p.Vector + 1
+	return below*p.Threads*p.Cluster*p.Vector + 1
 }
-
-// Scheduler is the scheduler of this package.
-type Scheduler struct{}
 
 const name = "inner_persistent" // as the enumeration SchedulerType of Python has it
 
-func (Scheduler) Name() string { return name }
+// Scheduler is the scheduler of this package.
+type Scheduler = scheduler.Planned[Params, kind]
 
-func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Refusal {
-	_, err := analyse(g).choose(device)
-	return scheduler.RefusalsOf(name, err)
-}
+type kind struct{}
 
-func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
-	chosen, _ := analyse(g).choose(device)
-	return scheduler.AsParams(chosen)
-}
+func (kind) Name() string { return name }
 
-// Recipe is that of [scheduler.Scheduler].
-func (Scheduler) Recipe(g *scheduler.Segment, params scheduler.Params) string {
+// Find is that of [scheduler.Kind].
+func (kind) Find(g *scheduler.Segment) scheduler.Finding[Params] {
 	a := analyse(g)
-	if a.err != nil {
-		return a.err.Error()
-	}
-	return a.recipe(params.(Params))
-}
-
-func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
-	a, p := analyse(g), params.(Params)
-	if a.err != nil {
-		return nil, a.err
-	}
-	if p.Vector < 1 || p.Steps < 1 || p.Threads < 1 || p.Cluster < 1 || p.Rows < 1 || p.Each < 1 || p.Price < 1 {
-		return nil, core.InvalidArgumentf("schedule(): %v is not possible: all are positive", p)
-	}
-	return a.attempts.Take(p)
+	return scheduler.Finding[Params]{Attempts: &a.attempts, Choose: a.choose, Err: a.err}
 }
 
 // An analysis is what is found out about a segment when it is accepted.
@@ -221,12 +199,8 @@ func find(g *scheduler.Segment) (x facts) {
 	refuse := func(rule string, v core.ValID, format string, args ...any) facts {
 		return facts{err: &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, rule, v, format, args...)}}}
 	}
-	refusals := scheduler.CheckClasses(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction })
-	if len(refusals) == 0 {
-		refusals = scheduler.CheckSegment(f, name)
-	}
-	if len(refusals) > 0 {
-		return facts{err: &scheduler.Refusals{List: refusals}}
+	if err := scheduler.Check(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction }); err != nil {
+		return facts{err: err}
 	}
 	s := schedule.New(f)
 	if err := twoPass(s, nil); err != nil {

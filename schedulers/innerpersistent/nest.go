@@ -10,6 +10,9 @@ import (
 )
 
 func (a *analysis) build(p Params) (*schedule.Scheduled, error) {
+	if err := scheduler.CheckPositive(p, p.Vector, p.Steps, p.Threads, p.Cluster, p.Rows, p.Each, int64(p.Price)); err != nil {
+		return nil, err
+	}
 	return scheduler.Build(a.g.Fusion, func(s *schedule.Scheduled) error { return a.schedule(s, p) })
 }
 

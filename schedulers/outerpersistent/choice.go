@@ -29,13 +29,10 @@ const (
 )
 
 // buckets are the numbers of steps of a thread that kernels are made for.
-var buckets = []int64{1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64}
+var buckets = scheduler.Buckets{1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64}
 
 // choose returns the choices, of which the first can be applied, or why none can.
 func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
-	if a.err != nil {
-		return nil, a.err
-	}
 	p := Params{Vector: min(a.space.Cheapest(a.inner, 1).Elements, a.columns), Blocks: 1, Rows: 1}
 	for p.Vector > 1 && p.Vector*2 > a.columns {
 		p.Vector /= 2
@@ -83,7 +80,7 @@ func (a *analysis) short(p Params, device scheduler.Device) (Params, bool) {
 	for p.Lanes > 32 && a.tiles(p) < int64(device.Processors) {
 		p.Lanes /= 2
 	}
-	p.Steps = bucket(max(a.length, 1))
+	p.Steps = buckets.Of(max(a.length, 1))
 	return p, a.length <= shortColumn && a.holds(p)
 }
 
@@ -93,7 +90,7 @@ func (a *analysis) inBlock(p Params, device scheduler.Device) (best Params, ok b
 	p.Lanes = a.lanes(p)
 	for threads := int64(smallBlock); threads <= min(largeBlock, int64(device.Threads)); threads *= 2 {
 		p.Rows = threads / p.Lanes
-		p.Steps = bucket(scheduler.CeilDiv(max(a.length, 1), p.Rows))
+		p.Steps = buckets.Of(scheduler.CeilDiv(max(a.length, 1), p.Rows))
 		isEnough := 3*a.tiles(p) >= 2*int64(device.Processors)
 		if a.holds(p) && (!ok || !isEnough && best.Steps > 1) {
 			best, ok = p, true
@@ -110,7 +107,7 @@ func (a *analysis) inBlocks(p Params, device scheduler.Device) (Params, bool) {
 	if p.Blocks < 2 {
 		return p, false
 	}
-	p.Steps = bucket(scheduler.CeilDiv(a.length, p.Rows*p.Blocks))
+	p.Steps = buckets.Of(scheduler.CeilDiv(a.length, p.Rows*p.Blocks))
 	return p, a.holds(p)
 }
 
@@ -159,10 +156,4 @@ func (a *analysis) keep(p Params, device scheduler.Device) Params {
 		p.Near = p.Blocks > 1 && p.Steps > 1
 	}
 	return p
-}
-
-// bucket returns the number of steps that kernels are made for.
-func bucket(steps int64) int64 {
-	at, _ := slices.BinarySearch(buckets, steps)
-	return buckets[min(at, len(buckets)-1)]
 }

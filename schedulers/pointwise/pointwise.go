@@ -53,33 +53,23 @@ func (p Params) String() string {
 // Width is that of [scheduler.Vectorized].
 func (p Params) Width() int64 { return max(p.Vector, 1) }
 
-// Scheduler is the scheduler of this package.
-type Scheduler struct{}
-
 const name = "pointwise"
 
-func (Scheduler) Name() string { return name }
+// Scheduler is the scheduler of this package.
+type Scheduler = scheduler.Planned[Params, kind]
 
-func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Refusal {
-	f := g.Fusion
-	refusals := scheduler.CheckClasses(f, name, scheduler.Maps)
-	if len(refusals) > 0 {
-		return refusals
-	}
-	if refusals = scheduler.CheckSegment(f, name); len(refusals) > 0 {
-		return refusals
-	}
-	_, err := analyse(g).choose(device)
-	return scheduler.RefusalsOf(name, err)
+type kind struct{}
+
+func (kind) Name() string { return name }
+
+// Find is that of [scheduler.Kind].
+func (kind) Find(g *scheduler.Segment) scheduler.Finding[Params] {
+	a := analyse(g)
+	return scheduler.Finding[Params]{Attempts: &a.Attempts, Choose: a.choose, Err: a.err}
 }
 
 // simplest are parameters that serve every segment.
 var simplest = Params{Threads: smallBlock, Unroll: 1, Vector: 1}
-
-func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
-	chosen, _ := analyse(g).choose(device)
-	return scheduler.AsParams(chosen)
-}
 
 // An analysis is what is found out about a segment when it is accepted.
 type analysis struct {
@@ -94,6 +84,9 @@ func analyse(g *scheduler.Segment) *analysis {
 	return scheduler.Remember(g, Scheduler{}, func() *analysis {
 		a := &analysis{}
 		a.Attempts = scheduler.Attempts[Params]{Segment: g, Recipe: a.recipe, Build: a.build}
+		if a.err = scheduler.Check(g.Fusion, name, scheduler.Maps); a.err != nil {
+			return a
+		}
 		if a.spaces, a.err = space.Coverings(g, name); a.err != nil {
 			return a
 		}
@@ -125,33 +118,13 @@ func (a *analysis) recipe(q Params) string {
 	return text
 }
 
-// Recipe is that of [scheduler.Scheduler].
-func (Scheduler) Recipe(g *scheduler.Segment, params scheduler.Params) string {
-	a := analyse(g)
-	if a.err != nil {
-		return a.err.Error()
-	}
-	return a.recipe(params.(Params))
-}
-
 // choose returns the choices, of which the first can be applied, or why none can.
 func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
-	if a.err != nil {
-		return nil, a.err
-	}
 	var all []Params
 	if p := a.space; p.Size(0, len(p.Extents)) > 0 {
 		all = planner{p}.choose(device)
 	}
 	return a.First(all, simplest)
-}
-
-func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
-	a, q := analyse(g), params.(Params)
-	if a.err != nil {
-		return nil, a.err
-	}
-	return a.Take(q)
 }
 
 func (a *analysis) build(q Params) (*schedule.Scheduled, error) {

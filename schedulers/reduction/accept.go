@@ -9,12 +9,8 @@ import (
 // accept returns why no segment of the fusion of g is taken, whatever its sizes.
 func accept(g *scheduler.Segment) []core.Refusal {
 	f := g.Fusion
-	refusals := scheduler.CheckClasses(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction })
-	if len(refusals) > 0 {
-		return refusals
-	}
-	if refusals = scheduler.CheckSegment(f, name); len(refusals) > 0 {
-		return refusals
+	if err := scheduler.Check(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction }); err != nil {
+		return scheduler.RefusalsOf(name, err)
 	}
 	all := scheduler.Reductions(f)
 	if len(all) == 0 {

@@ -91,41 +91,19 @@ func (p Params) filled() Params {
 // Width is that of [scheduler.Vectorized].
 func (p Params) Width() int64 { return max(p.Vector, 1) }
 
-// Scheduler is the scheduler of this package.
-type Scheduler struct{}
-
 const name = "reduction"
 
-func (Scheduler) Name() string { return name }
+// Scheduler is the scheduler of this package.
+type Scheduler = scheduler.Planned[Params, kind]
 
-func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Refusal {
-	if refusals := scheduler.Recall(g, Scheduler{}, func() []core.Refusal { return accept(g) }); len(refusals) > 0 {
-		return refusals
-	}
-	_, err := analyse(g).choose(device)
-	return scheduler.RefusalsOf(name, err)
-}
+type kind struct{}
 
-func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
-	chosen, _ := analyse(g).choose(device)
-	return scheduler.AsParams(chosen)
-}
+func (kind) Name() string { return name }
 
-// Recipe is that of [scheduler.Scheduler].
-func (Scheduler) Recipe(g *scheduler.Segment, params scheduler.Params) string {
+// Find is that of [scheduler.Kind].
+func (kind) Find(g *scheduler.Segment) scheduler.Finding[Params] {
 	a := analyse(g)
-	if a.err != nil {
-		return a.err.Error()
-	}
-	return a.recipe(params.(Params))
-}
-
-func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
-	a := analyse(g)
-	if a.err != nil {
-		return nil, a.err
-	}
-	return a.Take(params.(Params))
+	return scheduler.Finding[Params]{Attempts: &a.Attempts, Choose: a.choose, Err: a.err}
 }
 
 // An analysis is what is found out about a segment when it is accepted.
@@ -140,6 +118,11 @@ func analyse(g *scheduler.Segment) *analysis {
 	return scheduler.Remember(g, Scheduler{}, func() *analysis {
 		a := &analysis{}
 		a.Attempts = scheduler.Attempts[Params]{Segment: g, Recipe: a.recipe, Build: a.build}
+		refusals := scheduler.Recall(g, Scheduler{}, func() []core.Refusal { return accept(g) })
+		if len(refusals) > 0 {
+			a.err = &scheduler.Refusals{List: refusals}
+			return a
+		}
 		p, err := space.New(g, scheduler.Reductions(g.Fusion)[0])
 		if a.err = err; err != nil {
 			return a
@@ -157,9 +140,6 @@ func analyse(g *scheduler.Segment) *analysis {
 
 // choose returns the choices, of which the first can be applied, or why none can.
 func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
-	if a.err != nil {
-		return nil, a.err
-	}
 	return a.First(a.layout.choose(device), a.layout.simplest())
 }
 

@@ -63,12 +63,3 @@ func (a *Attempts[P]) Take(p P) (*schedule.Scheduled, error) {
 	}
 	return a.Build(p)
 }
-
-// AsParams returns the choices of a scheduler as its Candidates.
-func AsParams[P Choice](chosen []P) []Params {
-	all := make([]Params, len(chosen))
-	for i, p := range chosen {
-		all[i] = p
-	}
-	return all
-}

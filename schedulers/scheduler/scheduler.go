@@ -3,6 +3,7 @@
 // Its central type is [Scheduler]. A scheduler says of a [Segment] why it does not
 // take it ([Scheduler.Accept]), in which ways it would compute it
 // ([Scheduler.Candidates]), and schedules it in one of them ([Scheduler.Apply]).
+// [Planned] is what the schedulers have in common.
 //
 // # Invariants
 //
@@ -29,17 +30,15 @@ type Device struct {
 	Processors int // streaming multiprocessors
 	Threads    int // of a block, at most
 	Warp       int // threads of a warp
-	Cluster    int // blocks of a cluster, at most; 1 or 0: there are none. Of more than PortableCluster a device may turn out to have no room for any
+	Cluster    int // blocks of a cluster, at most; 1 or 0: there are none
+	Portable   int // blocks of a cluster for which there is room on any device that has clusters; of more there may turn out to be none
 	Shared     int // bytes of a block's shared memory, at most
 
 	Model model.Machine // how long kernels take
 }
 
-// PortableCluster is how many blocks a cluster may have on any device that has clusters.
-const PortableCluster = 8
-
 // Hopper is an H100 SXM: Hopper tuning guide 12.9, section 1.4.1.
-var Hopper = Device{Processors: 132, Threads: 1024, Warp: 32, Cluster: 16, Shared: 227 << 10, Model: model.H100}
+var Hopper = Device{Processors: 132, Threads: 1024, Warp: 32, Cluster: 16, Portable: 8, Shared: 227 << 10, Model: model.H100}
 
 // Params are the choices of a scheduler for one segment. They are comparable,
 // and their String tells all of them.
@@ -63,6 +62,9 @@ type Scheduler interface {
 	Recipe(segment *Segment, p Params) string
 	// Apply schedules a segment, with Params of this scheduler.
 	Apply(segment *Segment, p Params) (*schedule.Scheduled, error)
+	// ParseParams reads Params of this scheduler: a JSON object with the names and values
+	// of their fields. Its error is InvalidArgument.
+	ParseParams(text string) (Params, error)
 }
 
 // Refuse returns a refusal of the scheduler called by. v may be [core.NoVal].
@@ -74,9 +76,21 @@ func Refuse(f *core.Fusion, by, rule string, v core.ValID, format string, args .
 	return r
 }
 
-// CheckSegment returns why no scheduler called by takes f, of whatever kind its
+// Check returns why the scheduler called by does not take f, whatever its sizes: operations of
+// other classes than are allowed, or what no scheduler takes. The error is a [Refusals].
+func Check(f *core.Fusion, by string, allowed func(core.Class) bool) error {
+	if err := CheckClasses(f, by, allowed); err != nil {
+		return err
+	}
+	if refusals := checkSegment(f, by); len(refusals) > 0 {
+		return &Refusals{refusals}
+	}
+	return nil
+}
+
+// checkSegment returns why no scheduler called by takes f, of whatever kind its
 // operations are.
-func CheckSegment(f *core.Fusion, by string) []core.Refusal {
+func checkSegment(f *core.Fusion, by string) []core.Refusal {
 	var refusals []core.Refusal
 	for _, o := range f.Outputs() {
 		if f.Val(o.Val).Input {
@@ -126,13 +140,13 @@ func Maps(c core.Class) bool {
 	return false
 }
 
-// CheckClasses returns a refusal for the first operation of f that is not of one
+// CheckClasses returns a [Refusals] of the first operation of f that is not of one
 // of the classes.
-func CheckClasses(f *core.Fusion, by string, allowed func(core.Class) bool) []core.Refusal {
+func CheckClasses(f *core.Fusion, by string, allowed func(core.Class) bool) error {
 	for _, id := range f.Order() {
 		if e := f.Expr(id); !allowed(e.Op.Class) {
 			v := e.Out[0]
-			return []core.Refusal{Refuse(f, by, "operation", v, "%s is the result of %s(), a %v operation", f.Name(v), e.Called.Name, e.Op.Class)}
+			return &Refusals{[]core.Refusal{Refuse(f, by, "operation", v, "%s is the result of %s(), a %v operation", f.Name(v), e.Called.Name, e.Op.Class)}}
 		}
 	}
 	return nil

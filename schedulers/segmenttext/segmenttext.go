@@ -1,6 +1,7 @@
 // Package segmenttext reads segments from text, for golden tests of schedulers.
 //
-// Its central function is [Read]. A segment is a fusion, an empty line, and a line
+// Its central functions are [Read] and [Run], which compares what a scheduler makes of
+// segments with what it made of them before. A segment is a fusion, an empty line, and a line
 // "[sizes]" for each input, with "strides=[..]" where it is not dense and "aligned=n"
 // where its address is no multiple of 16. Lines "output" say the same of outputs,
 // which the executor lays out. The package is for tests only.
@@ -13,8 +14,57 @@ import (
 	"testing"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/internal/golden"
 	"nvfuser_go/schedulers/scheduler"
 )
+
+// mostCandidates is how many choices a scheduler has for a segment, at most.
+const mostCandidates = 4
+
+// A Chosen is a segment with the first of a scheduler's choices for it.
+type Chosen struct {
+	Section  string // of the archive, which is asked for
+	Segment  *scheduler.Segment
+	Params   scheduler.Params
+	Schedule *schedule.Scheduled
+}
+
+// Run compares what s makes of the segments of the archives in testdata: the section
+// "refusals" is why it takes one not, "choice" its choices, and others are what show
+// writes.
+func Run(t *testing.T, s scheduler.Scheduler, show func(t *testing.T, b *strings.Builder, c Chosen)) {
+	golden.Run(t, "testdata/*.txtar", "segment", func(t *testing.T, in, section string) string {
+		g := Read(t, in)
+		var b strings.Builder
+		refusals := s.Accept(g, scheduler.Hopper)
+		if section == "refusals" {
+			for _, r := range refusals {
+				fmt.Fprintf(&b, "%s (%s): %s\n", r.Tensor, r.Rule, r.Sentence)
+			}
+			return b.String()
+		}
+		if len(refusals) > 0 {
+			t.Fatalf("refused: %v", refusals)
+		}
+		candidates := s.Candidates(g, scheduler.Hopper)
+		if len(candidates) > mostCandidates {
+			t.Errorf("%d choices", len(candidates))
+		}
+		if section == "choice" {
+			for _, p := range candidates {
+				fmt.Fprintln(&b, p)
+			}
+			return b.String()
+		}
+		scheduled, err := s.Apply(g, candidates[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		show(t, &b, Chosen{section, g, candidates[0], scheduled})
+		return b.String()
+	})
+}
 
 // Read returns the segment that text describes, and ends the test where it
 // describes none.

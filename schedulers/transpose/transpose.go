@@ -23,7 +23,6 @@ import (
 	"fmt"
 
 	"nvfuser_go/core"
-	"nvfuser_go/core/schedule"
 	"nvfuser_go/schedulers/scheduler"
 	"nvfuser_go/schedulers/space"
 )
@@ -54,51 +53,25 @@ func (p Params) String() string {
 // Width is that of [scheduler.Vectorized].
 func (p Params) Width() int64 { return max(p.Vector, p.Access, p.Cell) }
 
-// Scheduler is the scheduler of this package.
-type Scheduler struct{}
-
 const name = "transpose"
 
-func (Scheduler) Name() string { return name }
+// Scheduler is the scheduler of this package.
+type Scheduler = scheduler.Planned[Params, kind]
 
-func (Scheduler) Accept(g *scheduler.Segment, device scheduler.Device) []core.Refusal {
-	refusals := scheduler.CheckClasses(g.Fusion, name, exchanges)
-	if len(refusals) > 0 {
-		return refusals
-	}
-	if refusals = scheduler.CheckSegment(g.Fusion, name); len(refusals) > 0 {
-		return refusals
-	}
-	_, err := analyse(g).choose(device)
-	return scheduler.RefusalsOf(name, err)
+type kind struct{}
+
+func (kind) Name() string { return name }
+
+// Find is that of [scheduler.Kind].
+func (kind) Find(g *scheduler.Segment) scheduler.Finding[Params] {
+	a := analyse(g)
+	return scheduler.Finding[Params]{Attempts: &a.Attempts, Choose: a.choose, Err: a.err}
 }
 
 // exchanges reports whether operations of class c have an element of the result for each of
 // the operands, at the same point.
 func exchanges(c core.Class) bool {
 	return scheduler.Maps(c) && c != core.Resize && c != core.Gather
-}
-
-func (Scheduler) Candidates(g *scheduler.Segment, device scheduler.Device) []scheduler.Params {
-	chosen, _ := analyse(g).choose(device)
-	return scheduler.AsParams(chosen)
-}
-
-// Recipe is that of [scheduler.Scheduler].
-func (Scheduler) Recipe(g *scheduler.Segment, params scheduler.Params) string {
-	a := analyse(g)
-	if a.err != nil {
-		return a.err.Error()
-	}
-	return a.recipe(params.(Params))
-}
-
-func (Scheduler) Apply(g *scheduler.Segment, params scheduler.Params) (*schedule.Scheduled, error) {
-	a := analyse(g)
-	if a.err != nil {
-		return nil, a.err
-	}
-	return a.Take(params.(Params))
 }
 
 // An analysis is what is found out about a segment when it is accepted.
@@ -113,6 +86,9 @@ func analyse(g *scheduler.Segment) *analysis {
 	return scheduler.Remember(g, Scheduler{}, func() *analysis {
 		a := &analysis{}
 		a.Attempts = scheduler.Attempts[Params]{Segment: g, Recipe: a.recipe, Build: a.build}
+		if a.err = scheduler.Check(g.Fusion, name, exchanges); a.err != nil {
+			return a
+		}
 		p, err := space.Covering(g, name)
 		if err == nil {
 			a.layout, err = newLayout(g.Fusion, p)
@@ -134,9 +110,6 @@ func (a *analysis) recipe(q Params) string {
 
 // choose returns the choices, of which the first can be applied, or why none can.
 func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
-	if a.err != nil {
-		return nil, a.err
-	}
 	f, p := a.Segment.Fusion, a.layout.near
 	if n, least := p.Size(0, len(p.Extents)), int64(fewest*device.Processors); n < least {
 		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "few elements", p.Reference,
