@@ -197,3 +197,29 @@ func TestScatterIntoPackedElements(t *testing.T) {
 	_, err = f.Call(ScatterOp, []Given{givenVal(x), index, givenInt(1), givenInt(0)}, nil)
 	require.EqualError(t, err, "scatter(): arg must be of any type, got Float4_e2m1fn")
 }
+
+func TestIndexPutAccumulate(t *testing.T) {
+	acc := array(dtype.Float, []int64{3, 2}, 1, 2, 3, 4, 5, 6)
+	index := array(dtype.Int, []int64{5}, 2, 0, 3, 2, -1)
+	value := array(dtype.Float, []int64{5, 2}, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
+	want := []float64{31, 42, 3, 4, 85, 106}
+	requireArray(t, evalCall(t, "index_put_accumulate", dense(acc, index, value), nil)[0], dtype.Float, []int64{3, 2}, want...)
+	column := array(dtype.Int, []int64{5, 1}, 2, 0, 3, 2, -1)
+	requireArray(t, evalCall(t, "index_put_accumulate", dense(acc, column, value), nil)[0], dtype.Float, []int64{3, 2}, want...)
+	// A sum is rounded once: one by one, ones would be lost beside 2048.
+	half := dense(array(dtype.Half, []int64{1}, 2048), array(dtype.Int, []int64{4}, 0, 0, 0, 0), array(dtype.Half, []int64{4}, 1, 1, 1, 1))
+	requireArray(t, evalCall(t, "index_put_accumulate", half, nil)[0], dtype.Half, []int64{1}, 2052)
+	for _, c := range []struct {
+		operands []operandCase
+		want     string
+	}{
+		{dense(array(dtype.Float, nil, 1), index, value), "index_put_accumulate(): acc has no dimensions; it must have at least one"},
+		{dense(acc, value, value), "index_put_accumulate(): the size of dimension 1 of index must be 1, got 2"},
+		{dense(acc, array(dtype.Float, []int64{5}, 0, 0, 0, 0, 0), value), "index_put_accumulate(): index must be of integer type, got Float"},
+		{dense(acc, index, array(dtype.Float, []int64{5}, 1, 2, 3, 4, 5)), "index_put_accumulate(): value has 1 dimension and acc 2; they must have the same number"},
+		{dense(acc, index, array(dtype.Double, []int64{5, 2}, value.F...)), "index_put_accumulate(): value is Double and acc is Float; cast one of them"},
+		{dense(acc, array(dtype.Int, []int64{4}, 0, 0, 0, 0), value), "index_put_accumulate(): the size of dimension 0 of value must be that of index, got 5 and 4"},
+	} {
+		require.EqualError(t, callError(t, "index_put_accumulate", c.operands, nil), c.want)
+	}
+}

@@ -12,7 +12,7 @@ import (
 // of.
 var favourites = []string{"add", "mul", "sub", "where", "exp", "neg", "cast", "sum", "max", "broadcast", "permute", "reshape", "slice", "pad", "cat",
 	"expand", "squeeze", "var_mean", "cumsum", "broadcast_in_dim", "sum", "add", "mul", "min", "prod", "gather", "full", "iota",
-	"index_select", "take_along_axis", "scatter", "argsort", "topk", "matmul", "linear", "select", "triu"}
+	"index_select", "take_along_axis", "scatter", "index_put_accumulate", "argsort", "topk", "matmul", "linear", "select", "triu"}
 
 // call adds one operation, if the definition takes it.
 func (d *decoder) call() {

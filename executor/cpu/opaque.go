@@ -33,22 +33,23 @@ type opaqueOp func(b *builder, s *opaqueStep) (func(r *run) error, error)
 
 // opaqueOps lists how the operations that work on memory are done.
 var opaqueOps = map[*core.OpInfo]opaqueOp{
-	core.PadOp:           pad,
-	core.CatOp:           cat,
-	core.SelectOp:        nil, // always a view, see addSlice
-	core.SliceOp:         nil,
-	core.GatherOp:        gather,
-	core.TakeAlongAxisOp: gather,
-	core.IndexSelectOp:   gather,
-	core.ScatterOp:       scatter,
-	core.EmbeddingFwdOp:  embedding,
-	core.ArgsortOp:       argsort,
-	core.TopkOp:          topk,
-	core.MatmulOp:        matmul,
-	core.LinearOp:        linear,
-	core.GroupedMmOp:     groupedMatmul,
-	core.SdpfaFwdOp:      attentionForward,
-	core.SdpfaBwdOp:      attentionBackward,
+	core.PadOp:                pad,
+	core.CatOp:                cat,
+	core.SelectOp:             nil, // always a view, see addSlice
+	core.SliceOp:              nil,
+	core.GatherOp:             gather,
+	core.TakeAlongAxisOp:      gather,
+	core.IndexSelectOp:        gather,
+	core.ScatterOp:            scatter,
+	core.EmbeddingFwdOp:       embedding,
+	core.IndexPutAccumulateOp: accumulate,
+	core.ArgsortOp:            argsort,
+	core.TopkOp:               topk,
+	core.MatmulOp:             matmul,
+	core.LinearOp:             linear,
+	core.GroupedMmOp:          groupedMatmul,
+	core.SdpfaFwdOp:           attentionForward,
+	core.SdpfaBwdOp:           attentionBackward,
 }
 
 // lowerOpaque makes the step of n.

@@ -340,6 +340,14 @@ def imag(x: _Number) -> Scalar:
 
 @overload
 def imag(x: _Operand) -> TensorView: ...
+def index_put_accumulate(acc: TensorView, index: TensorView, value: TensorView) -> TensorView:
+    """A copy of acc to which the slices of value are added: slice n along dimension 0 to that at position index[n].
+    index has one dimension, or that and others of size 1 up to the number of acc's; value has its size in dimension 0
+    and those of acc in the others. acc and value are of one type, floating-point, complex or integer. Slices for one
+    position are added in the order of index, in float64, int64 or complex128, and rounded once with what was there; on
+    a GPU in Float where they are narrower, in their own type else. The result is the same in every run. An index that
+    is negative or not less than the size of the dimension adds nothing. index is of an integer type."""
+
 def index_select(arg: TensorView, index: TensorView, dim: int) -> TensorView:
     """The slices of arg at the positions along dim that index lists. index has one dimension, or none for a single
     position; one that is already broadcast to the dimensions of arg, with size 1 everywhere but in dim, is taken too.

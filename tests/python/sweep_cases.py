@@ -489,6 +489,16 @@ def scatters(row: dict, dtype: DataType) -> list[Case]:
     return out
 
 
+def accumulations(row: dict, dtype: DataType) -> list[Case]:
+    given = [((4, 5), 7), ((3, 2, 4), 2), ((6,), 9), ((1, 3), 5), ((4, 0), 3), ((3, 4), 0), ((0, 3), 0)]
+    out = []
+    for i, (shape, count) in enumerate(given):
+        index = indices((count, 1) if i == 0 else (count,), shape[0], INDEX_TYPES[i % 4])
+        args = {"acc": Tensor(shape, dtype), "index": index, "value": Tensor((count, *shape[1:]), dtype)}
+        out.append(Case(args, length=count + 1))
+    return out
+
+
 def astuple_shape(t: Tensor) -> tuple:
     return t.shape, t.dtype, t.values, t.special
 
@@ -730,6 +740,7 @@ GENERATORS: dict[str, Callable] = {
     "gather": gathers,
     "take_along_axis": gathers,
     "scatter": scatters,
+    "index_put_accumulate": accumulations,
     "embedding_fwd": embeddings,
     "triu": triangles,
     "full": fulls,

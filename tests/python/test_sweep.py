@@ -33,6 +33,7 @@ CANCELLING = {"lerp": 10.0, "sin": 0.5, "cos": 0.5, "tan": 0.5, "addcmul": 4.0, 
 NEED_A_DIMENSION = {
     *("argsort", "topk", "cumsum", "cumprod", "cummax", "cummin", "var", "var_mean", "welford", "cat", "expand"),
     *("squeeze", "size", "select", "gather", "take_along_axis", "scatter", "triu", "matmul", "grouped_mm"),
+    "index_put_accumulate",
     *("sdpfa_fwd", "stride_order", "_max_exp_sum"),
 }
 
@@ -119,7 +120,7 @@ def bounds(row: dict, case: Case, args: dict, want: list[torch.Tensor]) -> list[
     """How far each result may be from the reference: units in the last place, and an absolute error."""
     ulps = row["ulp"] if case.ulps is None else case.ulps
     name = row["name"]
-    sums = name in ("sum", "cumsum", "matmul", "linear", "grouped_mm")
+    sums = name in ("sum", "cumsum", "matmul", "linear", "grouped_mm", "index_put_accumulate")
     if sums and want[0].dtype in SUMMED:
         magnitudes = expected(row, case, {n: magnitude(x) for n, x in args.items()})
     out = []
