@@ -22,7 +22,7 @@ var maxExpSum = &state{
 		return x
 	},
 	of: func(l *lowering, f fold, x kir.ValueID) []kir.ValueID {
-		return []kir.ValueID{x, l.expDifference(f, x, x)}
+		return []kir.ValueID{x, l.expDistance(x, x)}
 	},
 	add: func(l *lowering, f fold, a []kir.ValueID, x kir.ValueID) []kir.ValueID {
 		return l.addExponentials(f, a, []kir.ValueID{x})
@@ -37,25 +37,23 @@ var maxExpSum = &state{
 	counts: func(f *fold) bool { return f.mayBeEmpty },
 }
 
-// expDifference returns exp(a - b).
-func (l *lowering) expDifference(f fold, a, b kir.ValueID) kir.ValueID {
-	exp := l.b.Op
-	if f.approximate {
-		exp = l.b.Approximately
-	}
-	return exp(core.ExpOp, l.b.Op(core.SubOp, a, b))
+// expDistance returns exp(a - b) of an a that is not larger than b.
+func (l *lowering) expDistance(a, b kir.ValueID) kir.ValueID {
+	return l.b.Op(core.ExpNegativeOp, l.b.Op(core.SubOp, a, b))
 }
 
 // addExponentials adds elements to a part: one exponential each, and one to scale
-// what there is.
+// what there is. Where all are minus infinity the sum becomes NaN, so that what a part of
+// nothing is scaled by does not matter then.
 func (l *lowering) addExponentials(f fold, a, x []kir.ValueID) []kir.ValueID {
 	op := l.b.Op
 	largest := l.temporary("largest", op(core.MaximumOp, a[0], l.balanced(core.MaximumOp, x)))
 	terms := make([]kir.ValueID, len(x))
 	for i := range x {
-		terms[i] = l.b.Op(core.ExpNegativeOp, l.b.Op(core.SubOp, x[i], largest))
+		terms[i] = l.expDistance(x[i], largest)
 	}
-	sum := l.temporary("sum", op(core.AddOp, l.rescaleExponentials(f, a, largest), l.balanced(core.AddOp, terms)))
+	rest := l.scaled(f, a[1], l.temporary("factor", l.expDistance(a[0], largest)))
+	sum := l.temporary("sum", op(core.AddOp, rest, l.balanced(core.AddOp, terms)))
 	return []kir.ValueID{largest, sum}
 }
 
@@ -63,7 +61,7 @@ func (l *lowering) addExponentials(f fold, a, x []kir.ValueID) []kir.ValueID {
 // largest, which is no less than the largest element of the part.
 func (l *lowering) rescaleExponentials(f fold, a []kir.ValueID, largest kir.ValueID) kir.ValueID {
 	op := l.b.Op
-	return op(core.WhereOp, op(core.EqOp, a[0], largest), a[1], l.scaled(f, a[1], l.temporary("factor", l.expDifference(f, a[0], largest))))
+	return op(core.WhereOp, op(core.EqOp, a[0], largest), a[1], l.scaled(f, a[1], l.temporary("factor", l.expDistance(a[0], largest))))
 }
 
 // scaled returns sum * factor, 0 if factor is 0.
@@ -91,7 +89,7 @@ func (l *lowering) mergeMaxExpSum(f fold, a, b []kir.ValueID) []kir.ValueID {
 	first := l.temporary("first", op(core.GeOp, a[0], b[0]))
 	more, less := choose("more", first, a[1], b[1]), choose("less", first, b[1], a[1])
 	smaller, larger := choose("smaller", first, b[0], a[0]), choose("larger", first, a[0], b[0])
-	factor := l.temporary("factor", l.expDifference(f, smaller, larger))
+	factor := l.temporary("factor", l.expDistance(smaller, larger))
 	rest := op(core.WhereOp, op(core.EqOp, a[0], b[0]), less, l.scaled(f, less, factor))
 	return []kir.ValueID{l.temporary("largest", op(core.MaximumOp, a[0], b[0])), l.temporary("sum", op(core.AddOp, more, rest))}
 }

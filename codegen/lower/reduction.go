@@ -23,8 +23,6 @@ type fold struct {
 	state      *state // nil: one value, folded by the binary op of the row
 	types      []dtype.Type
 	mayBeEmpty bool // there may be no elements at all
-
-	approximate bool // the approximations of the rows that a state is computed by will do
 }
 
 // A state is how the values of a reduction with several results are folded.
@@ -62,7 +60,7 @@ func init() {
 }
 
 func (l *lowering) fold(e *core.Expr) fold {
-	f := fold{op: e.Op, state: states[e.Op], approximate: l.approximate[l.f.Val(e.Out[0]).Def]}
+	f := fold{op: e.Op, state: states[e.Op]}
 	if e.Op.Merges { // there are parts, but each may be of nothing
 		part := l.f.Val(l.f.TensorArgs(e)[0]).Def
 		f.mayBeEmpty = part == core.NoExpr || l.f.Expr(part).Op.Class != core.Reduction || l.fold(l.f.Expr(part)).mayBeEmpty
