@@ -246,6 +246,16 @@ static PyObject *fusion_verify(PyObject *self, IGNORED) {
   return none_if(alive() && check(nvfi_verify(SELF->handle, &error), &error));
 }
 
+static PyObject *fusion_index_checks(PyObject *self, IGNORED) {
+  nvf_error error = {0};
+  nvf_fusion handle;
+  char *text;
+  if (!alive() || !check(nvfi_index_checks(SELF->handle, &handle, &text, &error), &error)) return NULL;
+  PyObject *checked = new_fusion(fusion_type, handle), *pair = checked ? Py_BuildValue("Ns", checked, text) : NULL;
+  nvf_free(text);
+  return pair;
+}
+
 static PyObject *fusion_provoke(PyObject *self, IGNORED) {
   nvf_error error = {0};
   return none_if(alive() && check(nvfi_provoke(SELF->handle, &error), &error));
@@ -335,6 +345,10 @@ static PyMethodDef methods[] = {
     {"schedule_text", fusion_schedule_text, METH_NOARGS,
      PyDoc_STR("schedule_text() -> str\n\nLoops, memory and position of each tensor as they are scheduled now.")},
     {"freeze", fusion_freeze, METH_NOARGS, PyDoc_STR("freeze()\n\nEnds the definition.")},
+    {"index_checks", fusion_index_checks, METH_NOARGS,
+     PyDoc_STR("index_checks() -> tuple[Fusion, str]\n\n"
+               "The fusion with three more outputs for each operation that a tensor tells positions: the smallest and the largest,\n"
+               "and the size of the dimension; and a line of text for each of those operations, whose fields tabs separate.")},
     {"verify", fusion_verify, METH_NOARGS, PyDoc_STR("verify()\n\nRaises FusionError if the fusion breaks an invariant.")},
     {"parse", FAST(fusion_parse) | METH_CLASS,
      PyDoc_STR("parse(text) -> Fusion\n\nThe fusion of a text form. Raises InvalidArgument naming the line.")},

@@ -462,6 +462,26 @@ func nvfi_verify(h C.nvf_fusion, e *C.nvf_error) C.int {
 	return on(h, e, named("verify"), func(d *definition) error { return d.fusion.Verify() })
 }
 
+//export nvfi_index_checks
+func nvfi_index_checks(h C.nvf_fusion, out *C.nvf_fusion, text **C.char, e *C.nvf_error) C.int {
+	return on(h, e, named("index_checks"), func(d *definition) error {
+		checked, checks, err := d.fusion.WithIndexChecks()
+		if err != nil {
+			return err
+		}
+		var b strings.Builder
+		for _, c := range checks {
+			unsigned := 0
+			if c.Unsigned {
+				unsigned = 1
+			}
+			fmt.Fprintf(&b, "%s\t%s\t%s\t%d\t%s\t%d\t%v\n", c.Op.Name, c.Param, c.Tensor, unsigned, c.Of, c.Dim, c.Where)
+		}
+		*out, *text = C.nvf_fusion(handles.put(&definition{fusion: checked})), cText(b.String())
+		return nil
+	})
+}
+
 //export nvfi_provoke
 func nvfi_provoke(h C.nvf_fusion, e *C.nvf_error) C.int {
 	return on(h, e, named("provoke"), func(*definition) error { panic("provoked") })

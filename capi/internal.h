@@ -75,6 +75,14 @@ int nvfi_fact(nvf_fusion fusion, int32_t what, uint32_t id, int64_t *value, nvf_
 int nvfi_freeze(nvf_fusion fusion, nvf_error *error);
 int nvfi_verify(nvf_fusion fusion, nvf_error *error);
 
+/* A complete fusion that has three more outputs than this one for each operation that
+ * a tensor tells positions; *text has a line for each, with fields between tabs:
+ * operation, the argument that lists positions, its tensor, 1 if that is unsigned or 0,
+ * the argument that is indexed, the dimension, and the line of the program. Outputs are
+ * the smallest and the largest position, and the size of the dimension. Free *text with
+ * nvf_free. */
+int nvfi_index_checks(nvf_fusion fusion, nvf_fusion *checked, char **text, nvf_error *error);
+
 /* The stages that a fusion can be shown in: a line each, with fields between
  * tabs: name, what it shows, what arguments it takes, and 1 if it needs no inputs,
  * else 0. The text is static. */

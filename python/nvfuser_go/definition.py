@@ -222,7 +222,7 @@ class FusionDefinition(_C.Definition):
         outputs = self.fec.execute(
             inputs, device=device, _enable_options=_enable_options, _disable_options=_disable_options
         )
-        if self.fec._dumps is None:
+        if self.fec.runs_alone:
             self._use(self.fec._executor)
         return outputs
 

@@ -14,6 +14,7 @@ import torch
 from nvfuser_go import _C, dump, explanation, options
 from nvfuser_go.enums import DataType
 from nvfuser_go.errors import FusionError, InvalidArgument, InvalidType, unsupported
+from nvfuser_go.index_check import IndexChecks
 from nvfuser_go.inputs import ANY_DEVICE, as_list, device_number, prepare
 from nvfuser_go.pytorch_utils import data_type_of
 
@@ -358,7 +359,9 @@ class FusionExecutorCache:
             if _same(x, alias)
         )
         # By what options ask for: see _executor_that.
-        self._executors: dict[tuple[int | None, bool, bool, bool], _C.Executor] = {}
+        self._executors: dict[tuple[int | None, bool, bool, bool, bool], _C.Executor] = {}
+        self._checks: IndexChecks | None = None
+        self._is_checked = options.checks_indices(given)
         self._executor = self._executor_that(given)
 
     def execute(
@@ -370,24 +373,38 @@ class FusionExecutorCache:
         _disable_options: Sequence[str] = (),
     ) -> list[Any]:
         """Runs the fusion on the inputs and returns its outputs; see FusionDefinition.execute."""
-        executor = self._executor
+        executor, is_checked = self._executor, self._is_checked
         if _enable_options or _disable_options:
             given = options.for_call(_enable_options, _disable_options)
             if "verify" in given.enable:
                 self._fusion.verify()
-            executor = self._executor_that(given)
+            executor, is_checked = self._executor_that(given), options.checks_indices(given)
         if self._dumps is not None:
             inputs = as_list(inputs, "execute()")
             self._dumps.show(executor, prepare(inputs, self._aliased)[0])
-        return executor.execute(inputs, ANY_DEVICE if device is None else device_number(device))
+        number = ANY_DEVICE if device is None else device_number(device)
+        if is_checked:
+            return self._index_checks().execute(executor, inputs, number)
+        return executor.execute(inputs, number)
+
+    @property
+    def runs_alone(self) -> bool:
+        """Whether a run without options is the executor's and no more."""
+        return self._dumps is None and not self._is_checked
+
+    def _index_checks(self) -> IndexChecks:
+        if self._checks is None:  # of two threads that make one, either is used
+            self._checks = IndexChecks(self._fusion._core)
+        return self._checks
 
     def _executor_that(self, given: options.Options) -> _C.Executor:
         serial, apart, exact = options.serial(given), options.apart(given), options.exact(given)
-        simulates = options.simulated(given)
-        key = simulates, serial, apart, exact
+        simulates, is_checked = options.simulated(given), options.checks_indices(given)
+        key = simulates, serial, apart, exact, is_checked
         known = self._executors.get(key)
         if known is None:  # of two threads that make one, both use the first
-            made = _C.executor(self._fusion._core, simulates, self._aliased, serial, apart, exact)
+            fusion = self._index_checks().fusion if is_checked else self._fusion._core
+            made = _C.executor(fusion, simulates, self._aliased, serial, apart, exact)
             known = self._executors.setdefault(key, made)
         return known
 

@@ -30,7 +30,7 @@ _LEGAL = {
         kernel_debug kernel_lineinfo kernel_profile memory_promotion reuse_zeroed_memory static_fusion_count
         wait_debugger warn_register_spill tma_pointwise tma_reduction tma_inner_persistent ws_normalization
         host_ir_lowering host_ir_jit insert_resharding_after fast_math p2p_protocol p2p_transport multicast_protocol
-        verify simulate""",
+        verify simulate index_check""",
     "NVFUSER_DISABLE": """
         compile_to_sass contig_indexing expr_simplify index_hoist magic_zero predicate_elimination var_name_remapping
         fallback fma greedy_scheduler resize_scheduler matmul_expr_eval grouped_grid_welford_outer_opt
@@ -73,7 +73,7 @@ CUDA_TO_FILE = "cuda_to_file"
 # What this build acts on; the other legal names are accepted with a warning.
 EFFECTIVE: dict[str, frozenset[str]] = {
     "NVFUSER_DUMP": frozenset({*STAGES, CUDA_TO_FILE}),
-    "NVFUSER_ENABLE": frozenset({"verify", "simulate"}),
+    "NVFUSER_ENABLE": frozenset({"verify", "simulate", "index_check"}),
     "NVFUSER_DISABLE": frozenset({"parallel_compile", LAUNCH_OVERLAP, APPROXIMATE_MATH}),
     "NVFUSER_PROF": frozenset(),
 }
@@ -177,6 +177,11 @@ def apart(given: Options) -> bool:
 def exact(given: Options) -> bool:
     """Whether no operation is computed by an approximation, also where only 16 bits of the result are kept."""
     return APPROXIMATE_MATH in given.disable
+
+
+def checks_indices(given: Options) -> bool:
+    """Whether positions that are out of range are errors."""
+    return "index_check" in given.enable
 
 
 def for_call(enable: list[str], disable: list[str]) -> Options:

@@ -223,25 +223,32 @@ def scatter(arg: Tensor, dim: int, index: Tensor, src: Tensor, device: torch.dev
 def index_put_accumulate(acc: Tensor, index: Tensor, value: Tensor) -> Tensor:
     """torch.index_put that accumulates; what is no position adds nothing.
 
-    Types narrower than float32 are summed there and rounded once. torch sorts positions and adds in their order on a
-    CUDA device, so the bits are the same in every run.
+    Types narrower than float32 are summed there and rounded once. The bits are the same in every run.
     """
     if acc.dtype is torch.uint64:
         return index_put_accumulate(acc.view(torch.int64), index, value.view(torch.int64)).view(torch.uint64)
     positions, valid = _positions(index, acc.shape[0])
     places = torch.where(valid, positions, acc.shape[0])  # a row more, which is not returned
-    result = acc.new_zeros((acc.shape[0] + 1, *acc.shape[1:]))
+    result = acc.new_empty((acc.shape[0] + 1, *acc.shape[1:]))
     result[:-1].copy_(acc)
+    _bits(result[-1:]).zero_()
     if not (acc.dtype.is_floating_point and acc.dtype.itemsize < 4):
-        return result.index_put_((places,), value, accumulate=True)[:-1]
+        return _add_slices(result, places, value)[:-1]
     places, order = torch.sort(places, stable=True)
     groups = torch.zeros_like(places)  # of equal places
     groups[1:] = (places[1:] != places[:-1]).cumsum(0)
     sums = torch.zeros(value.shape, dtype=torch.float32, device=acc.device)
-    sums.index_put_((groups,), _slices(value, order).float(), accumulate=True)
+    _add_slices(sums, groups, _slices(value, order).float())
     written = (_slices(result, places).float() + sums[groups]).to(acc.dtype)
     _bits(result).index_put_((places,), _bits(written))  # equal ones where places are
     return result[:-1]
+
+
+def _add_slices(to: Tensor, positions: Tensor, value: Tensor) -> Tensor:
+    """Adds slices in the order of positions: torch sorts those on a CUDA device, and goes along them on the CPU."""
+    if to.device.type == "cpu":
+        return to.index_add_(0, positions, value)
+    return to.index_put_((positions,), value, accumulate=True)
 
 
 def _bits(arg: Tensor) -> Tensor:

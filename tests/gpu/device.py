@@ -30,7 +30,8 @@ def put(x: torch.Tensor) -> torch.Tensor:
 def execute(fd: FusionDefinition, inputs: list, **options) -> list[torch.Tensor]:
     """Runs a fusion on the device, also without inputs."""
     if REHEARSAL:
-        return fd.execute(inputs, _enable_options=["simulate"], **options)
+        enabled = ["simulate", *options.pop("_enable_options", ())]
+        return fd.execute(inputs, _enable_options=enabled, **options)
     return fd.execute(inputs, device=DEVICE, **options)
 
 
