@@ -212,6 +212,8 @@ var keptTexts = []keptText{
 			x.DType = dtype.Int
 			return []executor.Input{x, {Scalar: scalar.Value{Type: dtype.Int, I: 5}}}
 		}},
+	{"random numbers", drawnText, func() []executor.Input { return []executor.Input{vector(0x1000, 1000)} }},
+	{"random numbers of a seed", seededText, func() []executor.Input { return []executor.Input{vector(0x1000, 1000)} }},
 	{"nothing to launch", reluText, func() []executor.Input { return []executor.Input{vector(0, 0)} }},
 	{"calls", callsText, func() []executor.Input {
 		x := float32(1.5)
@@ -250,6 +252,36 @@ output %6
 output %13
 output %9
 `
+
+const (
+	drawnText  = "%0 = tensor f32 [-1] contiguity=[yes]\n%1 = uniform minval=0:f64 maxval=1:f64 shape=[%0.0] dtype=f32\n%2 = add %0, %1\noutput %2\n"
+	seededText = "%0 = tensor f32 [-1] contiguity=[yes]\n%1 = uniform minval=0:f64 maxval=1:f64 shape=[%0.0] rng_seed=1 rng_offset=4 dtype=f32\n%2 = add %0, %1\noutput %2\n"
+	twiceText  = "%0 = tensor f32 [-1] contiguity=[yes]\n%1 = uniform minval=0:f64 maxval=1:f64 shape=[%0.0] dtype=f32\n%2 = normal mean=0:f64 std=1:f64 shape=[%0.0] dtype=f32\n%3 = add %1, %2\noutput %3\n"
+)
+
+// TestKeptDraws: a run moves the offset of the generator by as much whether its plan was
+// made or kept; and a definition that is changed has a plan of its own.
+func TestKeptDraws(t *testing.T) {
+	folder := keptFolder(t)
+	for _, inMemory := range []bool{false, true} {
+		for _, c := range []struct {
+			text  string
+			draws uint64
+		}{{drawnText, 4}, {twiceText, 8}, {seededText, 0}} {
+			inputs, o := []executor.Input{vector(0x1000, 1000)}, executor.Options{RandomInMemory: inMemory}
+			first := newProcess(h100s(1), folder)
+			made := first.plan(t, c.text, inputs, o)
+			require.Zero(t, first.finds.Load())
+			second := newProcess(h100s(1), folder)
+			kept := second.plan(t, c.text, inputs, o)
+			require.True(t, second.found())
+			for _, plan := range []*executor.Plan{made, kept} {
+				require.Equal(t, c.draws, plan.Device.Draws)
+				require.Equal(t, c.draws > 0, plan.NeedsRandom)
+			}
+		}
+	}
+}
 
 // TestKeptKinds finds plans with launches, words and workspaces of all kinds, and
 // has their numbers.
