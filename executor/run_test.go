@@ -83,6 +83,7 @@ func (p *prepared) runBy(t testing.TB, plan *executor.Plan, run func(outputs []u
 	}
 	for i, m := range p.memory {
 		require.False(t, m != nil && !written[i] && m.Changed(), "input %d was written\n%s", i, p.c.Fusion)
+		require.False(t, m != nil && written[i] && m.ChangedBeside(), "more than the elements of input %d was written\n%s", i, p.c.Fusion)
 	}
 	arrays := make([]*core.Array, len(outputs))
 	for k, m := range outputs {

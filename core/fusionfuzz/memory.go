@@ -111,6 +111,17 @@ func (m *Memory) Bytes() []byte { return m.bytes[margin : len(m.bytes)-margin] }
 // Changed reports whether any byte differs from what Write left.
 func (m *Memory) Changed() bool { return !bytes.Equal(m.bytes, m.before) }
 
+// ChangedBeside reports whether any byte that is in no element differs from what Write left.
+func (m *Memory) ChangedBeside() bool {
+	now := bytes.Clone(m.bytes)
+	core.EachIndex(m.Sizes, func(index []int64) {
+		p := m.element(index)
+		at := cap(m.bytes) - cap(p)
+		copy(now[at:at+len(p)], m.before[at:])
+	})
+	return !bytes.Equal(now, m.before)
+}
+
 // Overrun reports whether a margin was written.
 func (m *Memory) Overrun() bool {
 	for i := range margin {
