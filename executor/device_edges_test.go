@@ -302,3 +302,19 @@ output %6
 		require.True(t, ok, err)
 	}
 }
+
+// TestDeviceColumnsOfParts: what a maximum relies on where a column of two parts has no
+// element is stored for all elements of a vector.
+func TestDeviceColumnsOfParts(t *testing.T) {
+	for _, processors := range []int{1, 2, 4, 132} {
+		s := newStage(t)
+		s.driver.Present[0].Processors = processors
+		c := newCase(t, func(p *program) {
+			x := p.call("cat", []core.ValID{p.tensor(4, 64, 2, 2), p.tensor(1, 64, 2, 2)}, 0)
+			p.output(p.call("sub", x, p.call("broadcast", p.call("max", x, []int{0, 1}), []bool{true, true, false, false})))
+		}, []int64{4, 64, 2, 2}, []int64{1, 64, 2, 2})
+		c.Inputs[0].Offset, c.Inputs[1].Offset = 1, 1 // parts are loaded one by one
+		ok, err := s.check(s.executor(c.Fusion), c, 0, never)
+		require.True(t, ok, "%v", err)
+	}
+}

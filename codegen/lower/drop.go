@@ -365,14 +365,7 @@ func (f *fold) stored(b *kir.Buffer) scalar.Value { return core.ConvertScalar(b.
 // storeIdentity lets s store the identity that is wanted where it has no element.
 func (s *guarded) storeIdentity() {
 	k := s.b.Kernel()
-	var dst []kir.Access
-	s.eachAccess(func(a *kir.Access, write bool) {
-		same := func(x kir.Access) bool { return x.Buffer == a.Buffer && x.Index == a.Index && x.Width == a.Width }
-		if write && !slices.ContainsFunc(dst, same) {
-			dst = append(dst, *a)
-		}
-	})
-	for _, a := range dst {
+	for _, a := range s.written() {
 		b := &k.Buffers[a.Buffer]
 		if s.each != nil {
 			if a.Width == 1 {
@@ -388,4 +381,49 @@ func (s *guarded) storeIdentity() {
 			s.s.Else = append(s.s.Else, kir.Assign{Dst: to, Value: s.b.Const(s.wanted.stored(b))})
 		}
 	}
+}
+
+// written returns what s writes outside it, each access once: of a loop in s those of all
+// its iterations.
+func (s *guarded) written() (all []kir.Access) {
+	loops := map[scalar.ID]int64{} // iterations, by symbol
+	s.s.Then.Walk(func(x kir.Statement) {
+		if f, ok := x.(*kir.For); ok && s.each == nil {
+			if n, isConst := s.t.ConstInt(f.Stop); isConst && f.Start == s.t.Int(0) && f.Step == s.t.Int(1) {
+				loops[s.b.Kernel().Symbols[f.Symbol].Expr] = n
+			}
+		}
+	})
+	var note func(a kir.Access)
+	note = func(a kir.Access) {
+		loop := scalar.None
+		s.t.Symbols(a.Index, func(x scalar.ID) {
+			if loops[x] > 0 {
+				loop = x
+			}
+		})
+		if loop == scalar.None {
+			if !slices.ContainsFunc(all, func(x kir.Access) bool { return x.Buffer == a.Buffer && x.Index == a.Index && x.Width == a.Width }) {
+				all = append(all, a)
+			}
+			return
+		}
+		for i := range loops[loop] {
+			in := func(x scalar.ID) scalar.ID {
+				return s.t.Substitute(x, func(x scalar.ID) (scalar.ID, bool) { return s.t.Int(i), x == loop })
+			}
+			at := a
+			at.Index, at.Coords = in(a.Index), slices.Clone(a.Coords)
+			for d, x := range at.Coords {
+				at.Coords[d] = in(x)
+			}
+			note(at)
+		}
+	}
+	s.eachAccess(func(a *kir.Access, write bool) {
+		if write {
+			note(*a)
+		}
+	})
+	return all
 }
