@@ -11,12 +11,16 @@ import (
 
 // Ops that compute 1 + f(x) at once: more exactly where f(x) is near -1, as no
 // digits cancel, and in fewer instructions. They are no rows of the table:
-// schedules make them, callers cannot. [OpInfo.PlusOne] leads to them.
+// schedules make them, callers cannot. [OpInfo.PlusOne] leads to them. Their
+// approximations are 0 below the normal numbers, where the sums that they stand for
+// have lost all digits.
 var (
 	erfPlusOne = plusOne("erf_plus_one", func(a float64) float64 { return math.Erfc(-a) },
-		"erfPlusOne($0)", "erfc(-$0)", "1 + erf(x).", ^Op(1)).rated(costExp+costDivide+10, 36, Interval{-4, 4})
+		"erfPlusOne($0)", "erfc(-$0)", "1 + erf(x).", ^Op(1)).rated(costExp+costDivide+10, 36, Interval{-4, 4}).
+		approximated("approximateErfPlusOne($0)", approxErf)
 	tanhPlusOne = plusOne("tanh_plus_one", func(a float64) float64 { return 2 * numerics.Sigmoid(2*a) },
-		"2.0f * sigmoid(2.0f * $0)", "2.0 * sigmoid(2.0 * $0)", "1 + tanh(x).", ^Op(2)).rated(costExp+costDivide+2, 5, Interval{-20, 20})
+		"2.0f * sigmoid(2.0f * $0)", "2.0 * sigmoid(2.0 * $0)", "1 + tanh(x).", ^Op(2)).rated(costExp+costDivide+2, 5, Interval{-20, 20}).
+		approximated("approximateTanhPlusOne($0)", approxExp+approxDivide)
 )
 
 func plusOne(name string, f func(float64) float64, cuda, double, doc string, op Op) OpInfo {
