@@ -178,7 +178,12 @@ func TestModels(t *testing.T) {
 	h200.Name, h200.MemoryClock, h200.MemoryBus = "NVIDIA H200", 3_201_000, 6144
 	m, err = calibration.Models("", t.TempDir())(h200)
 	require.NoError(t, err)
-	require.Equal(t, "NVIDIA H200", m.Device)
+	require.Equal(t, model.H200, m)
+	require.Equal(t, "built in", calibration.Source(h200, m))
+	h200.Name = "NVIDIA GH200"
+	m, err = calibration.Models("", t.TempDir())(h200)
+	require.NoError(t, err)
+	require.Equal(t, "NVIDIA GH200", m.Device)
 	require.InDelta(t, 4.46e6, m.Copy, 0.02e6)
 	require.Equal(t, "derived from those of an H100", calibration.Source(h200, m))
 
@@ -187,7 +192,7 @@ func TestModels(t *testing.T) {
 	for text, problem := range map[string]string{
 		"":                "not JSON",
 		"{}":              "its format is 0",
-		m.Text():          "it is of NVIDIA H200, and the device is NVIDIA H100 80GB HBM3; calibrate again, or remove it",
+		m.Text():          "it is of NVIDIA GH200, and the device is NVIDIA H100 80GB HBM3; calibrate again, or remove it",
 		m.Text() + "more": "something follows",
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))

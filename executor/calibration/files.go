@@ -103,10 +103,10 @@ func isNoFolder(err error) bool {
 
 // Source tells where the model m of a device is from.
 func Source(p cudadrv.Properties, m model.Machine) string {
-	switch {
-	case m != BuiltIn(p):
+	if m != BuiltIn(p) {
 		return "calibrated"
-	case m == model.H100:
+	}
+	if _, ok := model.BuiltIn(p.Name); ok {
 		return "built in"
 	}
 	return "derived from those of an H100"
@@ -114,8 +114,8 @@ func Source(p cudadrv.Properties, m model.Machine) string {
 
 // BuiltIn returns what is known of a device without a file.
 func BuiltIn(p cudadrv.Properties) model.Machine {
-	if p.Name == model.H100.Device {
-		return model.H100
+	if m, ok := model.BuiltIn(p.Name); ok {
+		return m
 	}
 	const edges = 2                                                               // of a clock at which bits move
 	peak := float64(p.MemoryClock) * 1e3 * edges * float64(p.MemoryBus) / 8 / 1e6 // bytes in a us

@@ -48,7 +48,7 @@ func TestMore(t *testing.T) {
 		case 3:
 			more.Launches += 1 + r.IntN(2)
 		}
-		for _, m := range []model.Machine{model.H100, model.Derived("L4", 58, 3e5, 48<<20), model.Derived("?", 1, 0, 1<<20)} {
+		for _, m := range []model.Machine{model.H100, model.H200, model.Derived("L4", 58, 3e5, 48<<20), model.Derived("?", 1, 0, 1<<20)} {
 			for _, time := range []func(model.Kernel) float64{m.InChain, func(k model.Kernel) float64 { return m.Time(k, model.Clean) }, func(k model.Kernel) float64 { return m.Time(k, model.Dirty) }} {
 				require.GreaterOrEqual(t, time(more), time(k)*(1-1e-9), "%s: %+v and %+v", m.Device, k, more)
 			}
@@ -59,42 +59,47 @@ func TestMore(t *testing.T) {
 // TestMeasured compares with what kernels took. Those that reach 90 % of a copy of as many
 // bytes are bound by the memory; some that read twice are quicker, by the second cache.
 func TestMeasured(t *testing.T) {
-	golden.Run(t, "testdata/h100.txtar", "measured", func(t *testing.T, in, _ string) string {
-		var b strings.Builder
-		fmt.Fprintf(&b, "dirty: us, measured, %%; clean: us, measured, %%\n")
-		bound := 0
-		for line := range strings.Lines(in) {
-			var k model.Kernel
-			words := strings.Fields(line)
-			name := strings.TrimSpace(line[strings.Index(line, words[3])+len(words[3]):])
-			_, err := fmt.Sscan(line, &k.Read, &k.Written)
-			require.NoError(t, err)
-			measured := map[model.State]float64{}
-			for s, word := range map[model.State]string{model.Dirty: words[2], model.Clean: words[3]} {
-				if word != "-" {
-					measured[s], err = strconv.ParseFloat(word, 64)
-					require.NoError(t, err)
-				}
+	for file, machine := range map[string]model.Machine{"h100": model.H100, "h200": model.H200} {
+		golden.Run(t, "testdata/"+file+".txtar", "measured", func(t *testing.T, in, _ string) string { return estimated(t, machine, in) })
+	}
+}
+
+// estimated compares m with the lines of measured times.
+func estimated(t *testing.T, m model.Machine, in string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "dirty: us, measured, %%; clean: us, measured, %%\n")
+	bound := 0
+	for line := range strings.Lines(in) {
+		var k model.Kernel
+		words := strings.Fields(line)
+		name := strings.Join(words[4:], " ")
+		_, err := fmt.Sscan(line, &k.Read, &k.Written)
+		require.NoError(t, err)
+		measured := map[model.State]float64{}
+		for s, word := range map[model.State]string{model.Dirty: words[2], model.Clean: words[3]} {
+			if word != "-" {
+				measured[s], err = strconv.ParseFloat(word, 64)
+				require.NoError(t, err)
 			}
-			for _, s := range []model.State{model.Dirty, model.Clean} {
-				us := model.H100.Time(k, s)
-				if measured[s] == 0 {
-					fmt.Fprintf(&b, "%6.1f      -     -   ", us)
-					continue
-				}
-				percent := 100 * (us/measured[s] - 1)
-				fmt.Fprintf(&b, "%6.1f %6.1f %5.1f   ", us, measured[s], percent)
-				copied := model.Kernel{Read: (k.Read + k.Written) / 2, Written: (k.Read + k.Written) / 2}
-				if share := model.H100.Time(copied, s) / measured[s]; share > 0.9 && share < 1.05 {
-					bound++
-					require.Less(t, math.Abs(percent), 15.0, "%s", name)
-				}
-			}
-			fmt.Fprintln(&b, name)
 		}
-		require.Greater(t, bound, 110)
-		return b.String()
-	})
+		for _, s := range []model.State{model.Dirty, model.Clean} {
+			us := m.Time(k, s)
+			if measured[s] == 0 {
+				fmt.Fprintf(&b, "%6.1f      -     -   ", us)
+				continue
+			}
+			percent := 100 * (us/measured[s] - 1)
+			fmt.Fprintf(&b, "%6.1f %6.1f %5.1f   ", us, measured[s], percent)
+			copied := model.Kernel{Read: (k.Read + k.Written) / 2, Written: (k.Read + k.Written) / 2}
+			if share := m.Time(copied, s) / measured[s]; share > 0.9 && share < 1.05 {
+				bound++
+				require.Less(t, math.Abs(percent), 15.0, "%s", name)
+			}
+		}
+		fmt.Fprintln(&b, name)
+	}
+	require.Greater(t, bound, 110)
+	return b.String()
 }
 
 func TestText(t *testing.T) {
