@@ -32,6 +32,7 @@ const (
 	Split      TransformKind = iota // N -> (ceil(N/Factor), Factor); the factor is inner if Inner. N -> (1, Factor) if Whole: N <= Factor
 	Merge                           // (A, B) -> A*B, B inner
 	ResizeAxis                      // N -> Left + N + Right; Left and Right may be negative
+	Shift                           // N -> N + Factor - 1: all is moved by Left, 0 <= Left < Factor, which each thread has its own value of
 )
 
 // A Transform makes axes from axes. Index relations: lowering reads them in

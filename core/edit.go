@@ -325,6 +325,8 @@ func (p *pointMap) set(root []AxisID, index []int64) {
 			p.index[t.Out[0]], p.index[t.Out[1]] = i/n, i%n
 		case Merge:
 			p.index[t.Out[0]] = i*p.extent(p.b.f.axes[t.In[1]].Extent) + p.index[t.In[1]]
+		case Shift: // by how much tells which parts there are, not what they are parts of
+			p.index[t.Out[0]] = i
 		case ResizeAxis:
 			p.err = fmt.Errorf("a partial reduction has a resized axis")
 		}

@@ -164,6 +164,7 @@ type Access struct {
 	Coords []scalar.ID // one per axis of the buffer's Shape, of the first element
 	Index  scalar.ID   // element offset: the sum of Coords[i]*Stride[i]
 	Width  int         // 1, 2, 4, 8, 16
+	InRow  bool        // all of several elements are in the row of the first: they follow along the last axis, which has them
 }
 
 // A ValueKind is the kind of a [Value].

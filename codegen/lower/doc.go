@@ -17,6 +17,10 @@
 // scalar simplifies. The same walk says which indices may pass their extents,
 // and so which tests guard the statement (predicate.go).
 //
+// Columns that are shifted by the phase of a row (align.go) are found by an expression of
+// the indices of blocks and threads. That it is a remainder of where the row begins shows
+// that vectors of those columns are aligned.
+//
 // # How threads fold
 //
 // A thread folds what it has itself, in an order that shortens the chains
@@ -45,7 +49,7 @@
 // emit.go, path.go, index.go, predicate.go, value.go, arguments.go; then what
 // classes of ops and parallel types add: resize.go, parts.go, scatter.go, reduction.go,
 // moments.go, online.go, across.go, block.go, cluster.go, grid.go, line.go, sort.go,
-// vector.go, pipeline.go, swizzle.go, unswitch.go, keep.go, drop.go, alias.go; then the passes
+// vector.go, align.go, pipeline.go, swizzle.go, unswitch.go, keep.go, drop.go, alias.go; then the passes
 // over kir: registers.go, accumulate.go, together.go, iterations.go, synchronise.go, hoist.go,
 // indextype.go, divisors.go. walk.go visits statements; rules.go is what tests leave out,
 // conditions.go what a kernel relies on.

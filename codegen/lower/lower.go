@@ -93,7 +93,7 @@ func Lower(s *schedule.Scheduled, o Options) (*kir.Kernel, error) {
 		return nil, err
 	}
 	a := analyse(m, o)
-	for _, check := range []func() error{a.checkOperations, a.checkMemory, a.checkThreads, a.checkAliases, a.findPipelines} {
+	for _, check := range []func() error{a.checkOperations, a.checkMemory, a.checkPhases, a.checkThreads, a.checkAliases, a.findPipelines} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -200,7 +200,10 @@ func (l *lowering) launch() error {
 	for i := range l.dimensions[:schedule.TIDz-schedule.BIDx+1] {
 		l.bind(&l.dimensions[i])
 	}
-	return l.bindCluster()
+	if err := l.bindCluster(); err != nil {
+		return err
+	}
+	return l.bindPhases()
 }
 
 // instead says what to use for parallel types that are not lowered.

@@ -242,6 +242,10 @@ func (c *context) across(r *relation, forward bool, from []index) []index {
 		return []index{t.Add(t.Mul(from[0], c.extent(x.Out[1])), from[1])}
 	case x.Kind == core.Merge && forward:
 		return []index{t.Add(t.Mul(from[0], c.extent(x.In[1])), from[1])}
+	case x.Kind == core.Shift && forward:
+		return []index{t.Add(from[0], c.size(x.Left))}
+	case x.Kind == core.Shift:
+		return []index{t.Sub(from[0], c.size(x.Left))}
 	case x.Kind == core.Split:
 		n := c.extent(x.Out[1])
 		return []index{t.FloorDiv(from[0], n), t.Mod(from[0], n)}

@@ -370,6 +370,13 @@ func (w *unsafeWalk) step(x step) {
 			w.check(t.In[1])
 		}
 		w.unsafe[r.out[0]] = w.unsafe[r.out[0]] || w.unsafe[r.in[0]]
+	case r.kind == core.Shift && x.forward:
+		w.unsafe[r.out[0]] = w.unsafe[r.out[0]] || w.unsafe[r.in[0]]
+	case r.kind == core.Shift: // there is something before the first element, and behind the last one
+		w.unsafe[r.in[0]] = true
+		if w.omitted != shiftedBefore {
+			w.notNegative[r.in[0]] = true
+		}
 	default:
 		w.resize(t, x.forward, r.in[0], r.out[0])
 	}

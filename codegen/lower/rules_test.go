@@ -92,6 +92,23 @@ output %4
 		must(t, s.Parallelize(tv(s, 2), 0, schedule.Unroll), s.Parallelize(tv(s, 3), 1, schedule.Unroll), s.Parallelize(tv(s, 4), 1, schedule.Unroll))
 		must(t, s.InlineAt(tv(s, 3), 2, false), s.InlineAt(tv(s, 2), 1, false))
 	}},
+	{rule: shiftedBefore, name: "rows that begin elsewhere", text: `%0 = tensor f32 [3, 5] contiguity=[yes, yes]
+%1 = sum %0 dims=[1] keepdim=false dtype=f32
+output %1
+`, sizes: [][]int64{{3, 5}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
+		must(t, s.AlignRows(tv(s, 1), 0, 1, 2), s.Parallelize(tv(s, 1), 0, schedule.BIDx))
+	}},
+	{rule: sharesShifted, name: "shared by rows that begin elsewhere", text: `%0 = tensor f32 [5] contiguity=[yes]
+%1 = tensor f32 [2, 5] contiguity=[yes, yes]
+%2 = set %0
+%3 = broadcast %2 is_broadcast_dim=[true, false]
+%4 = add %3, %1
+output %4
+`, sizes: [][]int64{{5}, {2, 5}}, refusal: "in the shape of loops that begin elsewhere in each row", schedule: func(t *testing.T, s *schedule.Scheduled) {
+		must(t, s.AlignRows(tv(s, 4), 0, 1, 2), s.Parallelize(tv(s, 4), 0, schedule.TIDy))
+		_, err := s.TransformLike(tv(s, 4), nil)
+		must(t, err, s.SetMemory(tv(s, 2), schedule.Shared))
+	}},
 }
 
 // Each program is right, or refused, and is neither without its rule.

@@ -278,7 +278,23 @@ func (l *lowering) neighbours(id core.ExprID, a core.AxisID, width int64, sides 
 			all.tests = l.both(all.tests, g.tests)
 		}
 	}
+	for _, side := range [][]kir.Access{dsts, srcs} {
+		side[0].InRow = l.isRow(side)
+	}
 	return dsts, srcs, all, nil
+}
+
+// isRow reports whether elements, of which each is where its tests hold, follow each other
+// along the last axis that they are stored along.
+func (l *lowering) isRow(elements []kir.Access) bool {
+	first := elements[0].Coords
+	last := len(first) - 1
+	for i, x := range elements {
+		if last < 0 || len(x.Coords) != len(first) || !slices.Equal(x.Coords[:last], first[:last]) || x.Coords[last] != l.t.Add(first[last], l.t.Int(int64(i))) {
+			return false
+		}
+	}
+	return true
 }
 
 // undivided returns tests that hold where those do, in which sums with one quotient are
@@ -306,17 +322,18 @@ func (l *lowering) undivided(tests []test) []test {
 
 // both returns tests that hold where those of two elements hold: of two that an
 // index is below the same bound, the one of which the index is greater by a
-// constant.
+// constant, and of two that it is not negative the first.
 func (l *lowering) both(tests, more []test) []test {
 	all := slices.Clone(tests)
 	for _, x := range more {
 		k := slices.IndexFunc(all, func(y test) bool {
 			n, isConst := l.t.ConstInt(l.t.Sub(x.value, y.value))
-			return x == y || x.below == y.below && x.below != scalar.None && isConst && n > 0
+			return x == y || x.below == y.below && isConst && n > 0
 		})
-		if k < 0 {
+		switch {
+		case k < 0:
 			all = append(all, x)
-		} else {
+		case x.below != scalar.None: // else the lesser one must not be negative
 			all[k] = x
 		}
 	}

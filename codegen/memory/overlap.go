@@ -82,6 +82,9 @@ func (f *footprint) key() string {
 	add := func(x uint32) { out = append(out, byte(x), byte(x>>8), byte(x>>16), byte(x>>24)) }
 	add(uint32(f.buffer))
 	add(uint32(f.width))
+	if f.inRow {
+		out = append(out, 1)
+	}
 	add(uint32(f.index))
 	for _, id := range slices.Concat(f.coords, f.conds) {
 		add(uint32(id))
@@ -112,7 +115,7 @@ func (p *plan) renamed(f footprint, how pairing) footprint {
 		}
 		return out
 	}
-	return footprint{f.buffer, one(f.index), list(f.coords), f.width, list(f.conds)}
+	return footprint{f.buffer, one(f.index), list(f.coords), f.width, f.inRow, list(f.conds)}
 }
 
 // isShared reports whether a symbol has one value for all threads of a block, or
@@ -183,7 +186,8 @@ func (q *problem) equate(a, b footprint) {
 }
 
 // isWithinRow reports whether vectors are along the last axis and do not go on
-// in the next row: they are at multiples of their width, and so is the row.
+// in the next row: who made them says so, or they are at multiples of their width, and
+// so is the row.
 func (q *problem) isWithinRow(buffer *kir.Buffer, a, b footprint) bool {
 	last := len(buffer.Shape) - 1
 	if last < 0 {
@@ -194,6 +198,9 @@ func (q *problem) isWithinRow(buffer *kir.Buffer, a, b footprint) bool {
 	}
 	for _, f := range []footprint{a, b} {
 		width := q.t.Int(int64(f.width))
+		if f.inRow || f.width == 1 {
+			continue
+		}
 		if !q.t.Divides(width, buffer.Shape[last]) || !q.t.Divides(width, f.coords[last]) {
 			return false
 		}

@@ -453,6 +453,30 @@ func (t *Table) Divides(d, n ID) bool {
 	if t.Op(d) == Add && t.multiple(&s, d) {
 		return true
 	}
+	return t.dividesTerms(dc, df, &s) || len(df) == 0 && t.withoutRemainders(&s, dc) && t.dividesTerms(dc, df, &s)
+}
+
+// withoutRemainders puts a in place of each a % m of s where d divides m, which changes s by
+// a multiple of d, and reports whether there was one.
+func (t *Table) withoutRemainders(s *sum, d int64) bool {
+	open, found := sum{dt: s.dt, constant: s.constant}, false
+	for _, x := range s.terms {
+		if t.Op(x.product) == Mod {
+			if m, isConst := t.ConstInt(t.Args(x.product)[1]); isConst && m > 0 && m%d == 0 && s.plain() {
+				t.open(&open, part{t.Args(x.product)[0], x.coef})
+				found = true
+				continue
+			}
+		}
+		open.terms = append(open.terms, x)
+	}
+	open.merge()
+	*s = open
+	return found
+}
+
+// dividesTerms reports whether dc times the factors df divides each term of s.
+func (t *Table) dividesTerms(dc int64, df []ID, s *sum) bool {
 	if s.constant != 0 && (len(df) > 0 || s.constant%dc != 0) {
 		return false
 	}

@@ -47,3 +47,24 @@ func TestComparisonsWithMultiples(t *testing.T) {
 		}
 	}
 }
+
+// A remainder differs from what it is the remainder of by a multiple of what it is by.
+func TestDividesWithRemainders(t *testing.T) {
+	table := NewTable()
+	size := Facts{0, 1 << 40, 1}
+	n := table.Symbol(dtype.Index, Tag{Val: 0, Dim: 0}, size)
+	row := table.Symbol(dtype.Index, Tag{Val: 1, Dim: 0}, size)
+	i := table.Symbol(dtype.Index, Tag{Val: 2, Dim: 0}, size)
+	start := table.Mul(row, n)
+	at := func(k, m int64) ID { // i vectors of k elements behind where row begins, less what it is behind multiples of m
+		return table.Add(table.Sub(start, table.Mod(start, table.Int(m))), table.Mul(i, table.Int(k)))
+	}
+	require.True(t, table.Divides(table.Int(8), at(8, 8)))
+	require.True(t, table.Divides(table.Int(2), at(4, 8)))
+	require.True(t, table.Divides(table.Int(4), table.Add(at(8, 8), table.Int(12))))
+	require.False(t, table.Divides(table.Int(4), table.Add(at(8, 8), table.Int(2))))
+	require.False(t, table.Divides(table.Int(8), at(4, 8)))
+	require.False(t, table.Divides(table.Int(8), at(8, 4)))
+	require.False(t, table.Divides(table.Int(8), table.Add(at(8, 8), start)))
+	require.False(t, table.Divides(table.Int(8), table.Sub(start, table.Mod(table.Add(start, i), table.Int(8)))))
+}

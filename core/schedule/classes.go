@@ -84,7 +84,7 @@ type signature struct {
 	kind        core.TransformKind
 	inner       bool
 	whole       bool
-	broadcast   bool // a split of one, which gives extents of 1
+	broadcast   bool // a split or shift of one, which gives extents of 1
 	factor      scalar.ID
 	left, right scalar.ID
 	axes        [2]core.AxisID
@@ -117,7 +117,7 @@ func (c *classes) growTo(n int) {
 func (c *classes) forwardSignature(t *core.Transform, in [2]core.AxisID) signature {
 	s := signature{kind: t.Kind, inner: t.Inner, whole: t.Whole, factor: t.Factor, left: t.Left, right: t.Right}
 	s.axes = [2]core.AxisID{c.find(in[0]), c.find(in[1])} // NoAxis is beyond all
-	s.broadcast = t.Kind == core.Split && c.f.Axis(in[0]).Kind == core.Broadcast
+	s.broadcast = (t.Kind == core.Split || t.Kind == core.Shift) && c.f.Axis(in[0]).Kind == core.Broadcast
 	return s
 }
 

@@ -16,12 +16,16 @@
 // than the capacity, for whatever sizes the kernel runs on
 // ([Scheduled.SplitWhole], [Scheduled.CheckPromises]).
 //
+// Loops over columns may begin in another place of each row, where memory is aligned
+// ([Scheduled.AlignRows]): such a shift is one of columns by the phase of a row, which is
+// a number of the thread, and so needs no row in what it is applied to.
+//
 // # Invariants
 //
 //   - Ids of the fusion keep their meaning in a Scheduled; what edits add has
 //     ids above them. The meaning of the outputs never changes.
 //   - The loop domain of a tensor is made from its root or logical axes by
-//     splits and merges, and no axis is lost on the way.
+//     splits, merges and shifts, and no axis is lost on the way.
 //   - A compute position never exceeds what [Scheduled.MaxPosition] and the
 //     positions of all other tensors allow.
 //
@@ -29,7 +33,7 @@
 // an InvalidArgument of package core naming the tensor, the axis and the rule,
 // and changes nothing.
 //
-// Reading order: scheduled.go, graph.go, transform.go; then what corresponds to
+// Reading order: scheduled.go, graph.go, transform.go, align.go; then what corresponds to
 // what: relation.go (one producer and consumer), classes.go, exact.go,
 // independence.go, loops.go, promote.go, coverage.go, mapping.go; then inlining:
 // maxpos.go, inline.go, nest.go; then copying transforms: spread.go, replay.go,

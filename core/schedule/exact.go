@@ -249,5 +249,9 @@ func joinThroughOnes(f *core.Fusion, almost, exact *classes, t *core.Transform, 
 		if t.Left == zero && t.Right == zero {
 			almost.join(t.In[0], t.Out[0])
 		}
+	case core.Shift:
+		if f.Axis(t.In[0]).Kind == core.Broadcast {
+			almost.join(t.In[0], t.Out[0])
+		}
 	}
 }

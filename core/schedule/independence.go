@@ -67,7 +67,7 @@ func (s *Scheduled) newIndependence(exact *classes) *independence {
 				continue
 			}
 			seen[k] = true
-			r := indexRelation{resize: t.Kind == core.ResizeAxis}
+			r := indexRelation{resize: t.Kind == core.ResizeAxis || t.Kind == core.Shift}
 			r.sides[0], r.sides[1] = s.realClasses(exact, t.Inputs()), s.realClasses(exact, t.Results())
 			for _, side := range r.sides {
 				for _, a := range side {

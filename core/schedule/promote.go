@@ -284,6 +284,8 @@ func replay(f *core.Fusion, t *core.Transform, in [2]core.AxisID) core.Transform
 		return splitAxis(f, in[0], t, kind)
 	case core.Merge:
 		return mergeAxes(f, in[0], in[1], kind)
+	case core.Shift:
+		return shiftAxis(f, in[0], t, kind)
 	}
 	return resizeAxis(f, in[0], t.Left, t.Right, core.Iter)
 }

@@ -102,9 +102,12 @@ func (r *replayer) apply(t core.Transform, in [2]core.AxisID) error {
 		return err
 	}
 	if id == core.NoTransform {
-		if t.Kind == core.Split {
+		switch t.Kind {
+		case core.Split:
 			id = s.splitAxis(in[0], &t)
-		} else {
+		case core.Shift:
+			id = shiftAxis(s.f, in[0], &t, s.kind(in[0]))
+		default:
 			if err := s.checkMerge("merge", r.dst, in[0], in[1]); err != nil {
 				return s.refuse("replay", r.dst, "%v", err)
 			}
@@ -206,6 +209,8 @@ func (s *Scheduled) replaySibling(from, to core.ValID) ([]core.AxisID, error) {
 			u = history[at]
 		case t.Kind == core.Split:
 			u = s.splitAxis(in[0], &t)
+		case t.Kind == core.Shift:
+			u = shiftAxis(s.f, in[0], &t, s.kind(in[0]))
 		default:
 			u = s.mergeAxes(in[0], in[1])
 		}

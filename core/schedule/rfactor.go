@@ -151,6 +151,7 @@ func (r *rfactor) partial() core.Domain {
 		}
 	}
 	d.Logical, d.Loop = r.images(r.logical, copies), r.images(r.loop, copies)
+	s.movePhases(copies)
 	return d
 }
 

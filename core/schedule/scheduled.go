@@ -127,6 +127,7 @@ type Scheduled struct {
 
 	isPromised bool    // some axis was split whole
 	least      []least // what else was promised of extents
+	phases     []Phase // how far rows are shifted
 	resident   int     // blocks that fit a multiprocessor at a time, at least; 0: nothing is asked
 
 	// verified is a mapping of s as it was, for the next call of Map; nil after an
@@ -160,6 +161,7 @@ func (s *Scheduled) Clone() *Scheduled {
 		c.tensors[i].swizzle = slices.Clip(c.tensors[i].swizzle)
 	}
 	c.script, c.least = slices.Clip(s.script), slices.Clip(s.least)
+	c.phases = slices.Clone(s.phases)
 	return &c
 }
 

@@ -24,6 +24,7 @@ func TestScript(t *testing.T) {
 		{"split", rowSum, "tv4.split(1, 32)\ntv4.inner_split(0, 4)\ntv4.outer_split(-1, 2)", "[i12{16}, i13{4}, i10{4}, i14{2}, i15{16}]"},
 		{"split named", rowSum, "tv4.split(axis=1, factor=2, inner_split=False)", "[i8{64}, i10{2}, i11{64}]"},
 		{"split whole", rowSum, "tv4.split_whole(1, 200)", "[i8{64}, i10{1}, i11{200}]"},
+		{"align rows", rowSum, "tv4.align_rows(0, 1, 4)\ntv4.split(-1, 4)", "[i8{64}, i11{33}, i12{4}]"},
 		{"recompute", rowSum, "tv5 = tv1.recompute(uses=[tv4])\ntv6 = tv3.recompute()", "[i8{64}, i9{128}]"},
 		{"merge", rowSum, "tv4.merge(0)", "[i10{8192}]"},
 		{"merge two", rowSum, "tv4.merge(1, 0)", "[i10{8192}]"},

@@ -97,6 +97,8 @@ func (s *Scheduled) transformText(id core.TransformID) string {
 		return fmt.Sprintf("%s = split %s by %s %s", out, in, side, s.scalarText(t.Factor))
 	case core.Merge:
 		return fmt.Sprintf("%s = merge %s", out, in)
+	case core.Shift:
+		return fmt.Sprintf("%s = shift %s by %s", out, in, s.phaseText(t.Left))
 	}
 	return fmt.Sprintf("%s = resize %s by %s and %s", out, in, s.scalarText(t.Left), s.scalarText(t.Right))
 }

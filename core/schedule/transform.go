@@ -276,6 +276,17 @@ func resizeAxis(f *core.Fusion, a core.AxisID, left, right scalar.ID, kind core.
 	return f.AddTransform(core.Transform{Kind: core.ResizeAxis, In: [2]core.AxisID{a, core.NoAxis}, Factor: scalar.None, Left: left, Right: right}, axis(extent, kind))
 }
 
+// shiftAxis shifts a as the transform like does another axis; a broadcast has one element
+// wherever that is.
+func shiftAxis(f *core.Fusion, a core.AxisID, like *core.Transform, kind core.AxisKind) core.TransformID {
+	t := f.Scalars()
+	extent := t.Add(f.Axis(a).Extent, t.Sub(like.Factor, t.Int(1)))
+	if kind == core.Broadcast {
+		extent = t.Int(1)
+	}
+	return f.AddTransform(core.Transform{Kind: core.Shift, In: [2]core.AxisID{a, core.NoAxis}, Factor: like.Factor, Left: like.Left, Right: scalar.None}, axis(extent, kind))
+}
+
 func axis(extent scalar.ID, kind core.AxisKind) core.Axis {
 	return core.Axis{Extent: extent, Expanded: scalar.None, Kind: kind, Def: core.NoTransform}
 }

@@ -14,7 +14,7 @@ import (
 //   - the fusion satisfies core's Verify, and no axis is Symbolic: sizes that
 //     decide what broadcasts are known;
 //   - a loop domain has no axis twice and is made from all of the root or all of
-//     the logical axes by splits and merges; results of one expression have
+//     the logical axes by splits, merges and shifts; results of one expression have
 //     loops of equal extents and one position;
 //   - inputs have neither loops nor positions nor parallel axes;
 //   - a position is not beyond MaxPosition, and all positions together have a

@@ -139,7 +139,7 @@ func (w *walker) relate() error {
 		r := relation{w.m.Exact(t.In[0]), core.NoAxis, core.NoAxis, [2]int64{}}
 		parts := t.Out
 		switch t.Kind {
-		case core.ResizeAxis:
+		case core.ResizeAxis, core.Shift:
 			continue
 		case core.Merge:
 			r.whole, parts = w.m.Exact(t.Out[0]), t.In
