@@ -129,7 +129,7 @@ type lowering struct {
 	exchanged     map[core.ExprID]*exchange  // combined and not stored yet
 	serial        *serialLoop                // the innermost one that is open
 	results       map[kir.BufferID]fold      // in registers, of reductions that keep one value
-	additions     map[kir.BufferID]*addition // of elements to states that take several at once, by what they declare first
+	additions     map[kir.BufferID]*addition // of elements or parts to states that take several at once, by what they declare first
 	reads         map[core.ValID][]touch     // of an input, by the output that gets its memory
 	writes        map[core.ValID][]touch
 	ordered       []core.Output // in place, of which barriers order the accesses

@@ -195,8 +195,8 @@ func (c *context) accumulate(e *core.Expr, f fold, x []kir.ValueID) error {
 	for k, v := range c.combine(f, old, x) {
 		c.b.Add(kir.Assign{Dst: dst[k], Value: v})
 	}
-	if f.state != nil && f.state.addAll != nil && len(x) < len(dst) {
-		c.additions[from] = &addition{f, dst, x[0], from, kir.BufferID(len(c.b.Kernel().Buffers))}
+	if f.state != nil && (len(x) < len(dst) && f.state.addAll != nil || len(x) == len(dst) && f.state.mergeAll != nil) {
+		c.additions[from] = &addition{f, dst, x, from, kir.BufferID(len(c.b.Kernel().Buffers))}
 	}
 	return nil
 }

@@ -9,15 +9,15 @@ import (
 )
 
 // maxTogether is how many elements are added to a state at once: each is in a
-// register until then.
+// register until then. Of parts, which are states themselves, they are maxAtOnce.
 const maxTogether = 32
 
-// An addition is the statements that add one element to a state.
+// An addition is the statements that add one element, or one part, to a state.
 type addition struct {
 	fold         fold
 	dst          []kir.Access
-	x            kir.ValueID
-	from, before kir.BufferID // of the statements: those that they declare
+	x            []kir.ValueID // an element, or the values of a part
+	from, before kir.BufferID  // of the statements: those that they declare
 }
 
 // has reports whether s is one of the statements.
@@ -30,6 +30,9 @@ func (x *addition) has(s kir.Statement) bool {
 	}
 	return false
 }
+
+// ofParts reports whether parts are added, and not elements. A part of nothing changes nothing.
+func (x *addition) ofParts() bool { return len(x.x) == len(x.dst) }
 
 func (x *addition) writes(b kir.BufferID) bool {
 	return slices.ContainsFunc(x.dst, func(a kir.Access) bool { return a.Buffer == b })
@@ -44,8 +47,8 @@ type group struct {
 	cond  scalar.ID  // of all ifs around the addition
 	inIf  bool       // one of the loops is in one of the ifs
 
-	element kir.Access  // of an iteration, once it is stored
-	count   kir.ValueID // of elements that each iteration of the kept loops has; NoValue: its own
+	element []kir.Access // of an iteration, once it is stored, by value
+	count   kir.ValueID  // of elements that each iteration of the kept loops has; NoValue: its own
 }
 
 // A loop is written out, from 0 in steps of 1.
@@ -77,11 +80,16 @@ func (a *accumulation) together(s *kir.For) (before, after kir.Block) {
 			continue
 		}
 		if a.isHeld(s, g) {
-			g.element = a.b.Kernel().Values[g.x].Access
+			g.element = nil
+			for _, x := range g.x {
+				g.element = append(g.element, a.b.Kernel().Values[x].Access)
+			}
 			*g.block = without(*g.block, g.has)
 			s.Body = withoutEmpty(s.Body)
 		} else {
-			before = append(before, kir.Declare{Buffer: a.collect(g)})
+			for _, each := range a.collect(g) {
+				before = append(before, kir.Declare{Buffer: each})
+			}
 		}
 		after = append(after, a.b.If(a.t.Bool(true), func() { a.addGroup(g) }, nil).Then...)
 	}
@@ -129,13 +137,18 @@ func (a *accumulation) choose(s *kir.For, g *group) bool {
 			inner *= l.n
 		}
 	}
-	if len(g.loops) > 1 && inner >= g.fold.state.enough {
+	enough, most := g.fold.state.enough, int64(maxTogether)
+	if g.ofParts() {
+		enough, most = maxAtOnce, maxAtOnce
+	}
+	if len(g.loops) > 1 && inner >= enough {
 		return false
 	}
-	return !g.loops[0].isKept && count <= maxTogether && a.isAlone(s, g.addition) && (a.counts(g) || !g.inIf)
+	return !g.loops[0].isKept && count <= most && a.isAlone(s, g.addition) && (a.counts(g) || !g.inIf)
 }
 
-func (a *accumulation) counts(g *group) bool { return g.fold.state.counts(&g.fold) }
+// counts reports whether an identity in the place of an element would count.
+func (a *accumulation) counts(g *group) bool { return !g.ofParts() && g.fold.state.counts(&g.fold) }
 
 func (a *accumulation) reads(e, symbol scalar.ID) bool {
 	found := false
@@ -161,8 +174,12 @@ func (a *accumulation) isAlone(s *kir.For, x *addition) bool {
 // so that they need not be stored: a compiler converts those of narrow types where they are
 // added then, and not before.
 func (a *accumulation) isHeld(s *kir.For, g *group) bool {
+	return !slices.ContainsFunc(g.x, func(x kir.ValueID) bool { return !a.outlasts(s, g, x) })
+}
+
+func (a *accumulation) outlasts(s *kir.For, g *group, x kir.ValueID) bool {
 	k := a.b.Kernel()
-	v := &k.Values[g.x]
+	v := &k.Values[x]
 	if v.Kind != kir.Load || k.Buffers[v.Access.Buffer].Space != kir.Local || g.cond != a.t.Bool(true) && !a.counts(g) {
 		return false
 	}
@@ -196,35 +213,41 @@ func withoutEmpty(b kir.Block) kir.Block {
 	return out
 }
 
-// collect lets the addition of a group store its element in a buffer, which it returns. An
-// iteration without one has the identity of the first value, unless that would count.
-func (a *accumulation) collect(g *group) kir.BufferID {
+// collect lets the addition of a group store what it adds in buffers, one a value, which it
+// returns. An iteration without an element has the identity of the first value, unless that
+// would count, and one without a part that of all.
+func (a *accumulation) collect(g *group) (buffers []kir.BufferID) {
 	k := a.b.Kernel()
 	shape := make([]index, len(g.loops))
 	symbols := make([]scalar.ID, len(g.loops))
 	for i, l := range g.loops {
 		shape[i], symbols[i] = a.t.Int(l.n), l.symbol
 	}
-	each := a.b.Buffer(a.name("each"), kir.Local, g.fold.types[0], shape...)
-	k.Buffers[each].Align, k.Buffers[each].Registers = 16, true
-	own := a.b.At(each, symbols...)
-	g.element = own
+	var stores, nothing kir.Block
+	for i, x := range g.x {
+		each := a.b.Buffer(a.name("each"), kir.Local, g.fold.types[i], shape...)
+		k.Buffers[each].Align, k.Buffers[each].Registers = 16, true
+		own := a.b.At(each, symbols...)
+		buffers, g.element = append(buffers, each), append(g.element, own)
+		stores = append(stores, kir.Assign{Dst: own, Value: x})
+		nothing = append(nothing, kir.Assign{Dst: own, Value: a.b.Const(g.fold.identity(i))})
+	}
 	var out kir.Block
 	stored := false
 	for _, s := range *g.block {
 		if !g.has(s) {
 			out = append(out, s)
 		} else if !stored {
-			out, stored = append(out, kir.Assign{Dst: own, Value: g.x}), true
+			out, stored = append(out, stores...), true
 		}
 	}
 	*g.block = out
 	if g.cond != a.t.Bool(true) && !a.counts(g) {
 		inner := g.loops[len(g.loops)-1].s
-		inner.Body = append(kir.Block{kir.Assign{Dst: own, Value: a.b.Const(g.fold.identity(0))}}, inner.Body...)
+		inner.Body = append(nothing, inner.Body...)
 		g.cond = a.t.Bool(true)
 	}
-	return each
+	return buffers
 }
 
 // addGroup emits the loops of a group that are kept, and in them what adds the elements: all
@@ -243,7 +266,7 @@ func (a *accumulation) addGroup(g *group) {
 	all := func(with values) { a.addElements(g, with) }
 	if !ofKept {
 		at := g.fold.state.number
-		alike := at > 0 && len(kept) > 0 && a.countsAlike(g, g.dst[at].Buffer)
+		alike := at > 0 && !g.ofParts() && len(kept) > 0 && a.countsAlike(g, g.dst[at].Buffer)
 		common := func(with values) {
 			if alike {
 				a.shareCount(g, g.dst[at], kept, with)
@@ -374,12 +397,14 @@ func (a *accumulation) addSome(g *group, varying []loop, with values, add func(v
 // addElements adds the elements of all iterations of the loops of a group that have no
 // value.
 func (a *accumulation) addElements(g *group, with values) {
-	var elements []kir.ValueID
+	elements := make([][]kir.ValueID, len(g.element)) // by value, then iteration
 	at := maps.Clone(with)
 	var visit func(rest []loop)
 	visit = func(rest []loop) {
 		if len(rest) == 0 {
-			elements = append(elements, a.loadFrom(a.accessAt(g.element, at)))
+			for i, x := range g.element {
+				elements[i] = append(elements[i], a.loadFrom(a.accessAt(x, at)))
+			}
 			return
 		}
 		l := rest[0]
@@ -401,7 +426,23 @@ func (a *accumulation) addElements(g *group, with values) {
 	if g.count != kir.NoValue {
 		old[g.fold.state.number] = g.count
 	}
-	for i, v := range g.fold.state.addAll(a.lowering, g.fold, old, elements) {
+	for i, v := range a.sum(g, old, elements) {
 		a.b.Add(kir.Assign{Dst: dst[i], Value: v})
 	}
+}
+
+// sum returns what a group has with old: the values of its elements, or parts, by value.
+func (a *accumulation) sum(g *group, old []kir.ValueID, values [][]kir.ValueID) []kir.ValueID {
+	if !g.ofParts() {
+		return g.fold.state.addAll(a.lowering, g.fold, old, values[0])
+	}
+	parts := [][]kir.ValueID{old}
+	for i := range values[0] {
+		part := make([]kir.ValueID, len(values))
+		for k := range values {
+			part[k] = values[k][i]
+		}
+		parts = append(parts, part)
+	}
+	return g.fold.state.mergeAll(a.lowering, g.fold, parts, oneLane)
 }
