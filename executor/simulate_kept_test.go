@@ -70,6 +70,8 @@ output %3
 			{Lanes: 2, Rows: 4, Steps: 2, Blocks: 3, Near: true, Kept: 2, Warm: 1},
 			{Lanes: 8, Rows: 4, Steps: 3, Blocks: 20, Near: true, Kept: 1, Warm: 1},
 			{Lanes: 2, Rows: 4, Steps: 2, Blocks: 20, Near: true, Kept: 2},
+			{Lanes: 2, Rows: 4, Steps: 2, Blocks: 10, Near: true, Kept: 2, Once: true},
+			{Lanes: 8, Rows: 32, Steps: 2, Blocks: 2, Near: true, Kept: 2}, // lanes share the columns of a thread
 		} {
 			p.Vector, p.Reload, p.Price = c.vector, true, persistence.Tight
 			for _, rows := range []int64{0, 1, 5, 24, 100, 145} {

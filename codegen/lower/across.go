@@ -25,6 +25,8 @@ type exchange struct {
 	count  int64         // of parts
 	parts  []kir.BufferID
 
+	isAlike bool // all parts of a thread that there are have the same number of elements
+
 	scanned *line    // of a scan
 	sorted  *sorting // of a sort
 }
@@ -269,6 +271,9 @@ func (c *context) part(x *exchange) error {
 		if err := c.checkSiblings(e, g.among); err != nil {
 			return err
 		}
+	}
+	if v := c.f.TensorArgs(e)[0]; f.state != nil && f.state.number > 0 && c.alike[c.f.Val(v).Def] && c.s.Memory(v) == schedule.Local {
+		x.isAlike = c.countsAlike(e, g)
 	}
 	var nothing kir.Block
 	for k := range x.parts {

@@ -176,9 +176,17 @@ func (m *meeting) block() {
 	default:
 		_, n := m.lane(m.dims)
 		_, rows := m.warps(m.dims)
-		m.butterfly(n)
+		share := int64(1) // lanes that have a share of the parts each
+		if m.scatters(n, rows) {
+			share = n
+			for _, x := range m.list {
+				m.scatter(x, n)
+			}
+		} else {
+			m.butterfly(n)
+		}
 		if rows*m.ranks > 1 {
-			m.acrossWarps(rows)
+			m.acrossWarps(rows, share)
 		} else {
 			m.equal(n)
 		}
@@ -296,26 +304,33 @@ func (m *meeting) equal(n int64) {
 // warps, in instructions. Beyond it a barrier more costs less.
 const maxReads = 128
 
-// acrossWarps combines what groups of lanes have, in rows warps of each block of
-// the cluster: they write it to shared memory.
-func (m *meeting) acrossWarps(rows int64) {
-	lane, lanes := m.lane(m.dims)
-	row, _ := m.warps(m.dims)
-	column, columns := m.linear(m.kept)
+// isByColumns reports whether that is so where warps have the parts of so many lanes each.
+func (m *meeting) isByColumns(rows, lanes int64) bool {
 	var parts int64
 	for _, x := range m.list {
 		parts += x.count * int64(len(x.parts))
 	}
-	perLane := (rows*m.ranks + lanes - 1) / lanes
 	threads := m.size[0] * m.size[1] * m.size[2]
-	isByColumns := perLane*parts*threads/warp > maxReads
+	return ((rows*m.ranks+lanes-1)/lanes)*parts*threads/warp > maxReads
+}
+
+// acrossWarps combines what groups of lanes have, in rows warps of each block of
+// the cluster: they write it to shared memory, each of share lanes its own parts.
+func (m *meeting) acrossWarps(rows, share int64) {
+	lane, lanes := m.lane(m.dims)
+	row, _ := m.warps(m.dims)
+	column, columns := m.linear(m.kept)
+	perLane := (rows*m.ranks + lanes - 1) / lanes
+	isByColumns := m.isByColumns(rows, lanes)
 	scratch := m.scratch(rows*m.ranks, columns, isByColumns)
 	if m.ranks > 1 {
 		m.equal(lanes)
 		m.send(scratch, lane, lanes, m.t.Add(m.t.Mul(m.dimension(schedule.Cluster).symbol, m.t.Int(rows)), row), column, columns)
 		rows *= m.ranks
+	} else if share > 1 {
+		m.leave(scratch, row, column, columns, share)
 	} else {
-		m.whenever(m.t.Eq(lane, m.t.Int(0)), func() { m.leave(scratch, row, column, columns) })
+		m.whenever(m.t.Eq(lane, m.t.Int(0)), func() { m.leave(scratch, row, column, columns, 1) })
 	}
 	if isByColumns {
 		m.byColumns(scratch, rows, column, columns)
@@ -338,13 +353,21 @@ func (m *meeting) acrossWarps(rows int64) {
 	m.equal(group)
 }
 
-// leave writes the parts of the thread to a row of scratch memory.
-func (m *meeting) leave(scratch map[*exchange]scratch, row, column index, columns int64) {
-	m.eachPart(m.list, func(x *exchange, i index) {
-		for k, v := range m.state(x, i) {
-			m.b.Add(kir.Assign{Dst: scratch[x].at(m, k, row, m.t.Add(m.t.Mul(i, m.t.Int(columns)), column)), Value: v})
+// leave writes the parts of the thread to a row of scratch memory, or what it has of them as one
+// of share lanes.
+func (m *meeting) leave(scratch map[*exchange]scratch, row, column index, columns, share int64) {
+	for _, x := range m.list {
+		first := m.t.Int(0)
+		if share > 1 {
+			first = m.firstOfShare(x, share)
 		}
-	})
+		m.each(&exchange{count: x.count / share}, func(i index) {
+			at := m.t.Add(m.t.Mul(m.t.Add(first, i), m.t.Int(columns)), column)
+			for k, v := range m.state(x, i) {
+				m.b.Add(kir.Assign{Dst: scratch[x].at(m, k, row, at), Value: v})
+			}
+		})
+	}
 }
 
 // read returns a state in scratch memory, that of nothing where it does not exist.
@@ -499,7 +522,7 @@ func (m *meeting) unequalWarps() {
 	column, columns := m.linear(m.kept)
 	at, n := m.linear(m.dims)
 	scratch := m.scratch(n, columns, false)
-	m.leave(scratch, at, column, columns)
+	m.leave(scratch, at, column, columns, 1)
 	if n <= maxRows {
 		m.byColumns(scratch, n, column, columns)
 		return
@@ -522,7 +545,7 @@ func (m *meeting) unequalWarps() {
 				m.set(x, i, m.combine(x.fold, m.state(x, i), other))
 			})
 		}, nil)
-		m.b.If(mask, func() { m.leave(scratch, at, column, columns) }, nil)
+		m.b.If(mask, func() { m.leave(scratch, at, column, columns, 1) }, nil)
 		n = half
 	}
 	m.fetch(scratch, column, columns)

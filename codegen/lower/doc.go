@@ -27,7 +27,8 @@
 // (accumulate.go). What several threads have are parts, in registers (across.go):
 // those of all reductions that stand side by side, and of the iterations of loops
 // around, are combined at once (block.go): by shuffles where lanes of a warp differ in reduced
-// dimensions, then by shared memory with a barrier. What several blocks have goes
+// dimensions, of which each may combine a share of the parts (share.go), then by shared memory
+// with a barrier. What several blocks have goes
 // to global memory, and the last block to arrive combines it (grid.go). All orders
 // depend on the kernel alone, so that every launch gives the same bits.
 //
@@ -48,7 +49,7 @@
 // Reading order: lower.go, analysis.go, graph.go, storage.go, exchange.go; then
 // emit.go, path.go, index.go, predicate.go, value.go, arguments.go; then what
 // classes of ops and parallel types add: resize.go, parts.go, scatter.go, reduction.go,
-// moments.go, online.go, across.go, block.go, cluster.go, grid.go, line.go, sort.go,
+// moments.go, online.go, across.go, block.go, share.go, cluster.go, grid.go, line.go, sort.go,
 // vector.go, align.go, pipeline.go, swizzle.go, unswitch.go, keep.go, drop.go, alias.go; then the passes
 // over kir: registers.go, accumulate.go, together.go, iterations.go, synchronise.go, hoist.go,
 // indextype.go, divisors.go. walk.go visits statements; rules.go is what tests leave out,

@@ -197,7 +197,7 @@ func (l *lowering) keepAlike(nodes []*schedule.Nest, node func(*schedule.Nest) e
 	load := step(loading, kir.CacheEvictLastIf, isWarm)
 	switch {
 	case k.Warm == 0:
-		load = step(loading, kir.CacheDefault, scalar.None)
+		load = step(loading, kirCache[l.s.CacheHint(v)], scalar.None)
 	case v == k.later:
 		load = step(loading, kir.CacheEvictFirst, scalar.None)
 	}

@@ -144,6 +144,9 @@ func (c *context) reduction(id core.ExprID) error {
 			return err
 		}
 	}
+	if f.state != nil && f.state.number > 0 && !e.Op.Merges && len(c.lowering.across(id)) == 0 {
+		c.alike[id] = c.countsAlike(e, g)
+	}
 	return c.under(&guarded{id: id, g: g, fold: &f}, c.holds(g), func() error {
 		x, err := c.contribution(e, f)
 		if err != nil {

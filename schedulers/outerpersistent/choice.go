@@ -21,7 +21,8 @@ const (
 	fewSteps      = 2 // of a thread, at least, where they do
 	reloadSteps   = 4 // that are loaded side by side, where columns are loaded again
 
-	fewParts = 8 // of blocks, that a thread folds
+	fewParts  = 8  // of blocks, that a thread folds
+	evenShare = 20 // of a column, that tiles of a block may leave to do for some blocks and not for others
 
 	cachedBytes = 24 << 20 // that the second cache keeps for the next phase if it is asked to
 	asyncBytes  = 4        // of an asynchronous copy, at least
@@ -48,7 +49,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	}
 	all = append(all, a.again(p, device))
 	single := all[len(all)-1]
-	if single.Vector, single.Blocks, single.Near, single.Kept, single.Warm = 1, 1, false, 0, 0; !slices.Contains(all, single) {
+	if single.Vector, single.Blocks, single.Near, single.Once, single.Kept, single.Warm = 1, 1, false, false, 0, 0; !slices.Contains(all, single) {
 		all = append(all, single)
 	}
 	return a.attempts.First(all, all[len(all)-1])
@@ -153,7 +154,9 @@ func (a *analysis) keep(p Params, device scheduler.Device) Params {
 	}
 	if blocks := min(a.tiles(p)*p.Blocks, int64(device.Processors)); p.Kept < n {
 		p.Warm = cachedBytes / (iteration * blocks)
-		p.Near = p.Blocks > 1 && p.Steps > 1
 	}
+	p.Once = p.Kept >= n
+	isEven := n*p.capacity()-a.length <= a.length/evenShare
+	p.Near = p.Blocks > 1 && p.Steps > 1 && (!p.Once || isEven)
 	return p
 }

@@ -163,7 +163,11 @@ func (b *builder) stage() error {
 		if err != nil {
 			return err
 		}
-		if err := b.s.SetCopy(v, schedule.AsyncCopy, schedule.CacheUnspecified); err != nil {
+		hint := schedule.CacheUnspecified
+		if b.Once {
+			hint = schedule.CacheEvictFirst
+		}
+		if err := b.s.SetCopy(v, schedule.AsyncCopy, hint); err != nil {
 			return err
 		}
 		if err := b.s.SetMemory(v, schedule.Shared); err != nil {

@@ -45,6 +45,7 @@ type Params struct {
 	Near   bool              // the steps of a block are next to each other, not those of all blocks
 	Kept   int64             // last iterations of a thread, of Steps, that shared memory has for the next phase
 	Warm   int64             // those before, that the second cache is to have
+	Once   bool              // shared memory has all: what is copied there is not read again
 	Price  persistence.Price // of what is held
 }
 
@@ -61,6 +62,9 @@ func (p Params) String() string {
 	}
 	if p.Kept+p.Warm > 0 {
 		text += fmt.Sprintf(" but for %d iterations in shared memory and %d in the second cache", p.Kept, p.Warm)
+	}
+	if p.Once {
+		text += ", which is all"
 	}
 	return text
 }

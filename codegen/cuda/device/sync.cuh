@@ -26,7 +26,8 @@ __device__ inline unsigned long long loadAcquire(const unsigned long long* p) {
 //@ gridBarrier needs loadAcquire
 // Waits for all threads of the grid. In the word, all but the top bit are 0
 // before and after; the arrivals of all blocks together flip the top bit, in
-// whatever order they come, which is what the others wait for.
+// whatever order they come, which is what the others wait for: the load that sees
+// it acquires what they released, and the barrier hands that to the block.
 template <class Word>
 __device__ inline void gridBarrier(Word* word) {
   __syncthreads();
@@ -38,7 +39,6 @@ __device__ inline void gridBarrier(Word* word) {
     const unsigned long long before = atomicAdd(p, first ? (1ull << 63) - (blocks - 1) : 1ull);
     while ((loadAcquire(p) ^ before) >> 63 == 0) {
     }
-    __threadfence();
   }
   __syncthreads();
 }
