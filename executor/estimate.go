@@ -88,6 +88,8 @@ func waitsOf(k *kir.Kernel) (w model.Waits) {
 			case kir.GridScope:
 				w.Grid++
 			}
+		case kir.Arrived:
+			w.Cluster++
 		case kir.AtomicAdd:
 			if s.Old != kir.NoSymbol {
 				w.Tickets++

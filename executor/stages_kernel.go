@@ -57,7 +57,7 @@ func (o *orderPrinter) next(text string) {
 func (o *orderPrinter) block(block kir.Block) {
 	for _, s := range block {
 		switch s := s.(type) {
-		case kir.Barrier, kir.Fence, kir.AsyncWait, kir.AsyncCommit:
+		case kir.Barrier, kir.Fence, kir.AsyncWait, kir.AsyncCommit, kir.Arrived:
 			o.waiting = append(o.waiting, s)
 		case kir.Hoist: // a name
 		case *kir.For:

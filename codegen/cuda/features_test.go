@@ -447,6 +447,27 @@ func peers() *kir.Kernel {
 	return b.Kernel()
 }
 
+// arrivals hands elements on to the next block of a cluster, which counts what arrives.
+func arrivals() *kir.Kernel {
+	b := kir.NewBuilder("arrivals", dtype.Int32)
+	const threads, size = 8, 4
+	b.Kernel().Launch.Cluster[0] = size
+	n := b.T.Int(2 * size)
+	x, y := b.Input("x", dtype.Float, n, b.T.Int(threads)), b.Global("y", dtype.Double, n, b.T.Int(threads))
+	t, block := b.Thread(0, threads), b.BlockIndex(0, n)
+	from, wide := b.Shared("from", dtype.Float, 0, b.T.Int(threads)), b.Shared("wide", dtype.Double, 64, b.T.Int(threads))
+	word := b.Shared("word", dtype.Int, 128, b.T.Int(1))
+	next := b.T.Mod(b.T.Add(block, b.T.Int(1)), b.T.Int(size))
+	b.Add(kir.Expect{Arrivals: word, Bytes: threads * 12})
+	b.Add(kir.ClusterStart{})
+	b.Add(kir.ClusterStart{Wait: true})
+	b.Add(kir.Send{Dst: b.At(from, t), Rank: next, Value: b.Load(x, block, t), Counted: true, Arrivals: word})
+	b.Add(kir.Send{Dst: b.At(wide, t), Rank: next, Value: b.Float(dtype.Double, 2), Counted: true, Arrivals: word})
+	b.Add(kir.Arrived{Arrivals: word})
+	b.Store(b.Op(core.MulOp, b.Load(wide, t), b.Cast(dtype.Double, b.Load(from, t))), y, block, t)
+	return b.Kernel()
+}
+
 // branches has both sides of a condition, and one that has only the other.
 func branches() *kir.Kernel {
 	b := kir.NewBuilder("branches", dtype.Int32)

@@ -135,6 +135,9 @@ var features = []feature{
 	{name: "peers", note: "Stores in the shared memory of another block of a cluster.", kernel: peers, arch: 90,
 		arguments: func() []any { return []any{memoryOf(counted(dtype.Float, 64, sample)), room(dtype.Float, 64)} },
 		outputs:   map[int][]scalar.Value{1: counted(dtype.Float, 64, func(i int) float64 { return sample(i/32*32 + (i+24)%32) })}},
+	{name: "arrivals", note: "Stores in the shared memory of another block of a cluster, which counts them.", kernel: arrivals, arch: 90,
+		arguments: func() []any { return []any{memoryOf(counted(dtype.Float, 64, sample)), room(dtype.Double, 64)} },
+		outputs:   map[int][]scalar.Value{1: counted(dtype.Double, 64, func(i int) float64 { return 2 * sample(i/32*32+(i+24)%32) })}},
 	{name: "branches", note: "Conditions with either side empty, values of the thread in expressions.", kernel: branches,
 		arguments: func() []any { return []any{room(dtype.Int32, 40)} },
 		outputs: map[int][]scalar.Value{0: counted(dtype.Int32, 40, func(i int) float64 {

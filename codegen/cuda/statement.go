@@ -243,6 +243,12 @@ func (p *printer) statement(s kir.Statement) {
 		p.line("waitAsync<%d>();", s.Pending)
 	case kir.Barrier:
 		p.barrier(&s)
+	case kir.Expect:
+		p.need("expectArrivals")
+		p.line("expectArrivals(%s, %d);", p.buffers[s.Arrivals], s.Bytes)
+	case kir.Arrived:
+		p.need("waitForArrivals")
+		p.line("waitForArrivals(%s);", p.buffers[s.Arrivals])
 	case kir.ClusterStart:
 		name := "tellStart"
 		if s.Wait {
@@ -321,6 +327,11 @@ func (p *printer) assign(s *kir.Assign) {
 
 func (p *printer) send(s *kir.Send) {
 	p.begin(s.Value)
+	if s.Counted {
+		p.need("sendCounted")
+		p.line("sendCounted(%s, %s, %s, %s);", p.address(&s.Dst), p.index(s.Rank).code, p.storedValue(s.Value).code, p.buffers[s.Arrivals])
+		return
+	}
 	p.need("ofPeer")
 	p.line("*ofPeer(%s, %s) = %s;", p.address(&s.Dst), p.index(s.Rank).code, p.storedValue(s.Value).code)
 }

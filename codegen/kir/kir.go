@@ -252,12 +252,29 @@ type (
 	// Send stores one element in the Shared memory of a block of the cluster, the
 	// one with index Rank along x in it. That block must have started, and must not
 	// end before the element is there: both follow from a Barrier of the cluster,
-	// one before the first Send and one after the last.
+	// one before the first Send and one after the last; the second also from an
+	// Arrived there, if the Send is counted.
 	Send struct {
 		Dst   Access
 		Rank  scalar.ID
 		Value ValueID
+		// Counted says that the element, of 4 or 8 bytes, is counted when it arrives, by the
+		// word Arrivals of that block.
+		Counted  bool
+		Arrivals BufferID
 	}
+
+	// Expect lets Arrivals, a word of 64 bits in Shared memory that nothing else accesses,
+	// count what is sent to the block, of which there are Bytes. It comes once, before the
+	// ClusterStart that tells the other blocks.
+	Expect struct {
+		Arrivals BufferID
+		Bytes    int64
+	}
+
+	// Arrived waits until all that Arrivals is to count is there: all threads of the block
+	// see those elements then. It orders nothing else.
+	Arrived struct{ Arrivals BufferID }
 
 	// Move copies Width elements by one instruction each side; one side is
 	// Local. One that is guarded is from Global: where Guard is false it reads
@@ -395,6 +412,8 @@ func (AsyncCopy) statement()    {}
 func (Opaque) statement()       {}
 func (AsyncCommit) statement()  {}
 func (AsyncWait) statement()    {}
+func (Expect) statement()       {}
+func (Arrived) statement()      {}
 func (ClusterStart) statement() {}
 func (Barrier) statement()      {}
 func (Fence) statement()        {}

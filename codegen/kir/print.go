@@ -161,7 +161,15 @@ func (p *printer) head(s Statement) string {
 	case Assign:
 		return fmt.Sprintf("%s = %s%s", p.access(&s.Dst), p.value(s.Value), flag(s.Redundant, " (redundant)"))
 	case Send:
-		return fmt.Sprintf("%s of block %s = %s", p.access(&s.Dst), p.expr(s.Rank), p.value(s.Value))
+		by := ""
+		if s.Counted {
+			by = " counted by " + p.k.Buffers[s.Arrivals].Name
+		}
+		return fmt.Sprintf("%s of block %s = %s%s", p.access(&s.Dst), p.expr(s.Rank), p.value(s.Value), by)
+	case Expect:
+		return fmt.Sprintf("expect %d bytes by %s", s.Bytes, p.k.Buffers[s.Arrivals].Name)
+	case Arrived:
+		return "wait for " + p.k.Buffers[s.Arrivals].Name
 	case Move:
 		text := fmt.Sprintf("%s = %s%s", p.access(&s.Dst), p.access(&s.Src), p.cache(s.Cache, s.Last))
 		if s.Guarded {

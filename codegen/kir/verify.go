@@ -232,6 +232,13 @@ func (v *verifier) idBlock(block Block) {
 			v.idAccess(&s.Dst)
 			v.idExprs(s.Rank)
 			value(s.Value)
+			if s.Counted {
+				v.idBuffer(s.Arrivals)
+			}
+		case Expect:
+			v.idBuffer(s.Arrivals)
+		case Arrived:
+			v.idBuffer(s.Arrivals)
 		case Move:
 			v.idAccess(&s.Dst)
 			v.idAccess(&s.Src)

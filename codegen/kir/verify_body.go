@@ -64,6 +64,20 @@ func (v *verifier) leaf(s Statement, agree granule) {
 		if v.space(&s.Dst) != Shared || v.k.Launch.Cluster[0] < 2 {
 			v.problem("a block sends to the Shared memory of another one of its cluster, which is along x")
 		}
+		if n := v.k.Buffers[s.Dst.Buffer].DType.Size(); s.Counted && n != 4 && n != 8 {
+			v.problem("elements of 4 or 8 bytes are counted, not of %d", n)
+		}
+		if s.Counted {
+			v.arrivals(s.Arrivals)
+		}
+	case Expect:
+		v.arrivals(s.Arrivals)
+		if s.Bytes < 1 || s.Bytes >= 1<<20 {
+			v.problem("%d bytes cannot be expected", s.Bytes)
+		}
+	case Arrived:
+		v.arrivals(s.Arrivals)
+		v.barrier(&Barrier{Scope: ClusterScope}, agree)
 	case Move:
 		v.sides(&s.Dst, &s.Src)
 		if local := v.space(&s.Dst) == Local; local == (v.space(&s.Src) == Local) {
@@ -108,6 +122,14 @@ func (v *verifier) leaf(s Statement, agree granule) {
 		v.barrier(&Barrier{Scope: ClusterScope}, agree)
 	default:
 		v.problem("%T is not a statement", s)
+	}
+}
+
+// arrivals checks a word that counts what arrives.
+func (v *verifier) arrivals(id BufferID) {
+	b := &v.k.Buffers[id]
+	if n, ok := v.t.ConstInt(b.Size); !v.live[id] || b.Space != Shared || b.DType != dtype.Int || !ok || n != 1 {
+		v.problem("%s is no word of Shared memory here", b.Name)
 	}
 }
 

@@ -317,6 +317,15 @@ func TestVerify(t *testing.T) {
 			b.kernel.Launch.Cluster[0] = 2
 			b.Add(Send{Dst: b.At(b.tile, b.T.Int(0)), Rank: b.T.Int(0), Value: b.Number(dtype.Int, 1)})
 		}, "a Int is stored in a buffer of Float"},
+		{"counted by no word", func(b *sample) {
+			b.kernel.Launch.Cluster[0] = 2
+			b.Add(Send{Dst: b.At(b.tile, b.T.Int(0)), Rank: b.T.Int(0), Value: b.Float(dtype.Float, 1), Counted: true, Arrivals: b.tile})
+		}, "tile is no word of Shared memory"},
+		{"expected too much", func(b *sample) {
+			b.kernel.Launch.Cluster[0] = 2
+			word := b.Shared("word", dtype.Int, 4096, b.T.Int(1))
+			b.Add(Expect{Arrivals: word, Bytes: 1 << 20})
+		}, "1048576 bytes cannot be expected"},
 		{"stored type", func(b *sample) { b.Store(b.Number(dtype.Int, 1), b.s) }, "a Int is stored in a buffer of Float"},
 		{"operand types", func(b *sample) {
 			b.Store(b.Value(Value{Kind: Operation, DType: dtype.Float, Op: core.AddOp, Args: []ValueID{b.alpha, b.Number(dtype.Int, 1)}}), b.s)

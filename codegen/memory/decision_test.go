@@ -125,6 +125,37 @@ func TestReuse(t *testing.T) {
 	require.EqualValues(t, 2560, mustInt(t, l.k, l.k.Launch.Shared))
 }
 
+// TestArrivals has sends that are waited for where they arrive: what else the threads share
+// has barriers of its own, and a word that counts shares its bytes with nothing.
+func TestArrivals(t *testing.T) {
+	plan := func() launch {
+		l := arrivals()
+		require.NoError(t, memory.Plan(l.k, tight))
+		return l
+	}
+	var found []kir.Statement
+	for _, s := range tokens(plan().k.Body) {
+		if _, ok := s.(kir.Arrived); !ok {
+			found = append(found, s)
+		}
+	}
+	require.Equal(t, []kir.Statement{kir.Barrier{Scope: kir.BlockScope}}, found)
+	require.EqualValues(t, 160+2*16+2*16, mustInt(t, plan().k, plan().k.Launch.Shared))
+	for i, s := range plan().k.Body {
+		e, ok := s.(kir.Expect)
+		if !ok {
+			continue
+		}
+		for _, bytes := range []int64{e.Bytes - 4, e.Bytes + 4} {
+			l := plan()
+			l.k.Body[i] = kir.Expect{Arrivals: e.Arrivals, Bytes: bytes}
+			report := l.run(t, orders[0])
+			require.Error(t, report.Err())
+			require.Equal(t, sim.Deadlock, report.Findings[0].Kind)
+		}
+	}
+}
+
 // TestIndexOfThread has an index that each thread loads: other threads may have
 // the same, which no expression excludes.
 func TestIndexOfThread(t *testing.T) {

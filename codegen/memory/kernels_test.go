@@ -642,6 +642,41 @@ func clusterSum(turns int64) launch {
 	return b.launch()
 }
 
+// arrivals adds up what the blocks of a cluster have, twice, and what another thread has: each
+// block sends its number to slots of all of them, where it is counted.
+func arrivals() launch {
+	b := newKernel("arrivals")
+	const threads, blocks, size, rounds = 40, 8, 4, 2
+	b.Kernel().Launch.Cluster[0] = size
+	x := b.input("x", rounds, blocks)
+	y := b.output("y", func(i int) float32 {
+		first := i / threads / size * size
+		return sum(first, first+size) + sum(blocks+first, blocks+first+size) + float32(threads-1-i%threads)
+	}, blocks, threads)
+	t, block := b.Thread(0, threads), b.BlockIndex(0, b.n(blocks))
+	own, total := b.tile("own", dtype.Float, threads), b.Local("total", dtype.Float)
+	var words, slots []kir.BufferID
+	for range rounds {
+		words, slots = append(words, b.tile("word", dtype.Int, 1)), append(slots, b.tile("slots", dtype.Float, size))
+		b.Add(kir.Expect{Arrivals: words[len(words)-1], Bytes: 4 * size})
+	}
+	b.Add(kir.ClusterStart{})
+	b.Store(b.Index(dtype.Float, t), own, t)
+	b.Store(b.float(0), total)
+	b.Add(kir.ClusterStart{Wait: true})
+	for i, s := range slots {
+		b.If(b.T.Lt(t, b.n(size)), func() {
+			b.Add(kir.Send{Dst: b.At(s, b.T.Mod(block, b.n(size))), Rank: t, Value: b.Load(x, b.n(int64(i)), block), Counted: true, Arrivals: words[i]})
+		}, nil)
+		b.Add(kir.Arrived{Arrivals: words[i]})
+		b.Repeat("k", size, kir.UnrollFull, func(k scalar.ID) {
+			b.Store(b.Op(core.AddOp, b.Load(total), b.Load(s, k)), total)
+		})
+	}
+	b.Store(b.Op(core.AddOp, b.Load(total), b.Load(own, b.mirrored(t, threads))), y, block, t)
+	return b.launch()
+}
+
 // kernels are those that can be planned.
 var kernels = map[string]func() launch{
 	"own": own, "staged": staged, "tree": tree, "columns": columns, "rows": rows, "twoSums": twoSums,
@@ -680,4 +715,5 @@ var kernels = map[string]func() launch{
 	"blind":                   blind,
 	"cluster":                 func() launch { return clusterSum(2) },
 	"cluster, one slot":       func() launch { return clusterSum(1) },
+	"arrivals":                arrivals,
 }

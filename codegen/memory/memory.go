@@ -32,7 +32,9 @@
 //   - Two accesses that may touch the same bytes by different threads of a block,
 //     one of them a write, have a barrier between them on every path.
 //   - What a block sends to others of its cluster has a barrier of the cluster
-//     between it and every access to the same bytes, by whichever block.
+//     between it and every access to the same bytes, by whichever block; or if it
+//     is counted where it arrives, a [kir.Arrived] that was there, which orders
+//     nothing else.
 //   - An asynchronous copy has its wait before every access that may touch its
 //     target, or write its source; and the wait is before the barrier.
 //   - Barriers are where all threads of a block (or of the grid) come by. If there

@@ -47,7 +47,7 @@ func tokens(b kir.Block) []kir.Statement {
 	var out []kir.Statement
 	b.Walk(func(s kir.Statement) {
 		switch s.(type) {
-		case kir.AsyncCommit, kir.AsyncWait, kir.Barrier:
+		case kir.AsyncCommit, kir.AsyncWait, kir.Barrier, kir.Arrived:
 			out = append(out, s)
 		}
 	})
@@ -59,7 +59,7 @@ func without(b kir.Block, n *int) kir.Block {
 	var out kir.Block
 	for _, s := range b {
 		switch x := s.(type) {
-		case kir.AsyncCommit, kir.AsyncWait, kir.Barrier:
+		case kir.AsyncCommit, kir.AsyncWait, kir.Barrier, kir.Arrived:
 			if *n--; *n == -1 {
 				continue
 			}
@@ -79,6 +79,7 @@ func without(b kir.Block, n *int) kir.Block {
 // redundant are the tokens that can go without a report of the simulator, and
 // why they are there.
 var redundant = map[string]string{
+	"arrivals 2 barrier block":            "the simulator takes what waits for arrivals for a barrier",
 	"cluster, one slot 0 barrier cluster": "it is given, and the first of the loop is another one",
 	"halfWaited 1 wait 0":                 "it is given",
 	"pipeline again 2 barrier block":      "with no tiles it is the only one between two rounds, and here are some",

@@ -53,6 +53,9 @@ func (p *plan) findShared() {
 // bytes are undefined from there on.
 func (p *plan) declarations(b *block) {
 	for _, n := range b.nodes {
+		if e, ok := n.s.(kir.Expect); ok { // no access is known of what other blocks count in
+			p.shared[p.number[e.Arrivals]].live(0, 1<<30)
+		}
 		if d, ok := n.s.(kir.Declare); ok {
 			if i, isShared := p.number[d.Buffer]; isShared {
 				p.shared[i].live(p.extent(n, d.Buffer))

@@ -202,6 +202,8 @@ func (s *scan) node(n *node, st state) (state, *conflict) {
 			return st.each(func(e *entry) bool { return e.flight != landed }), nil
 		}
 		return st, nil
+	case kir.Arrived: // of the sends alone
+		return st.each(func(e *entry) bool { return !e.a.counted || e.a.arrivals != x.Arrivals }), nil
 	case kir.Fence:
 		return s.fence(n, x, st)
 	}

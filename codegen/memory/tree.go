@@ -76,7 +76,10 @@ type access struct {
 	way    way
 	async  bool // it is not done before a wait
 	sent   bool // to the memory of another block of the cluster
-	form   string
+	// counted: that block can wait for it alone, by arrivals.
+	counted  bool
+	arrivals kir.BufferID
+	form     string
 	footprint
 }
 
@@ -177,6 +180,9 @@ func (b *tree) fill(n *node, in *block) {
 		b.access(n, &s.Dst, written, false)
 		x := n.accesses[len(n.accesses)-1]
 		x.sent, p.sends = true, true
+		if s.Counted {
+			x.counted, x.arrivals = true, s.Arrivals
+		}
 		// Two sends meet in the block that both are to.
 		to := p.fresh(freshKey{role: targetRole, symbol: scalar.None, facts: scalar.Range(0, p.k.Launch.Cluster[0]-1)})
 		x.conds = append(slices.Clip(x.conds), p.t.Eq(to, s.Rank))
@@ -200,7 +206,7 @@ func (b *tree) fill(n *node, in *block) {
 		b.lets[p.k.Symbols[s.Symbol].Expr] = n.loops
 	case kir.AsyncCommit:
 		n.tracked, n.copies = true, true
-	case kir.AsyncWait, kir.Barrier, kir.ClusterStart, kir.Fence:
+	case kir.AsyncWait, kir.Barrier, kir.ClusterStart, kir.Fence, kir.Arrived:
 		n.tracked = true
 	}
 }

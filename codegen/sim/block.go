@@ -47,7 +47,8 @@ type block struct {
 	meets    *statement // the barrier that it is at
 	starts   starting
 	ended    bool
-	received []sent // by rank: the last element that a block has sent
+	received []sent                 // by rank: the last element that a block has sent
+	expected map[kir.BufferID]int64 // bytes to be sent yet, by what counts them
 
 	bytes [16]byte // scratch
 	seen  []int64

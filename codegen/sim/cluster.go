@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"slices"
+
+	"nvfuser_go/codegen/kir"
 )
 
 // launchClusters runs one cluster after the other. Its blocks are coroutines that
@@ -24,7 +26,7 @@ func (m *machine) cluster(first, size int32) bool {
 	for rank := range size {
 		b, next, stop := m.coroutine(first + rank)
 		defer stop()
-		b.received = make([]sent, size)
+		b.received, b.expected = make([]sent, size), map[kir.BufferID]int64{}
 		blocks, resume = append(blocks, b), append(resume, next)
 	}
 	for _, b := range blocks {
@@ -130,6 +132,21 @@ func (b *block) clusterBarrier(at *statement) bool {
 	return b.yield()
 }
 
+// waitForArrivals waits for the other blocks of the cluster, of which this one then must have
+// all that it expects. A device waits for that alone: what else the blocks do is less
+// ordered there.
+func (b *block) waitForArrivals(at *statement, arrivals kir.BufferID) bool {
+	if !b.clusterBarrier(at) {
+		return false
+	}
+	if n := b.expected[arrivals]; n != 0 {
+		b.found(Finding{Kind: Deadlock, Buffer: b.p.k.Buffers[arrivals].Name, Detail: fmt.Sprintf("the block waits for %d bytes more than it was sent", n)}, at)
+		b.m.stuck = true
+		return false
+	}
+	return true
+}
+
 // A sent is a thread of another block, when it sent something, and by which
 // statement; nothing if the span is 0.
 type sent struct {
@@ -139,7 +156,7 @@ type sent struct {
 }
 
 // send stores x in the shared memory of other blocks of the cluster.
-func (b *block) send(a *access, rank int32, x *lanes) {
+func (b *block) send(a *access, rank int32, x *lanes, isCounted bool, arrivals kir.BufferID) {
 	w, n, ranks := b.locate(a), &b.p.nodes[rank], b.index(rank)
 	data := b.bytes[:a.element]
 	for _, l := range w.lanes {
@@ -165,6 +182,9 @@ func (b *block) send(a *access, rank int32, x *lanes) {
 		}
 		x.store(int(l), data)
 		b.put(a, &peer.shared, w.base+element*int64(a.element), l, data, x.flawAt(l), 0)
+		if isCounted {
+			peer.expected[arrivals] -= int64(a.element)
+		}
 		peer.received[b.number-b.peers[0].number] = sent{b.span[l>>5], uint16(l), a.at}
 	}
 }

@@ -131,6 +131,10 @@ func (p *program) statement(x *statement, s kir.Statement) error {
 		x.effect(func(b *block) { b.asyncWait(s.Pending) })
 	case kir.Barrier:
 		return p.barrier(x, s)
+	case kir.Expect:
+		x.effect(func(b *block) { b.expected[s.Arrivals] += s.Bytes })
+	case kir.Arrived:
+		x.run = func(b *block) bool { return b.waitForArrivals(x, s.Arrivals) }
 	case kir.ClusterStart:
 		x.run = func(b *block) bool { return b.clusterStart(x, s.Wait) }
 	case kir.Fence:
@@ -218,7 +222,7 @@ func (p *program) send(x *statement, s kir.Send) error {
 		for _, f := range steps {
 			f(b)
 		}
-		b.send(dst, rank, values[0])
+		b.send(dst, rank, values[0], s.Counted, s.Arrivals)
 	})
 	return err
 }

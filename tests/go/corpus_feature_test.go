@@ -31,6 +31,7 @@ var featureNames = map[string]string{
 	"ticket":      "blocks arrive at a counter",
 	"grid":        "there is a barrier of the grid",
 	"cluster":     "blocks of a cluster store in each other's shared memory",
+	"arrivals":    "and wait for what they are sent alone",
 	"cooperative": "all blocks of the launch are resident",
 	"async":       "there are asynchronous copies",
 	"pipeline":    "a wait leaves asynchronous copies pending",
@@ -95,6 +96,9 @@ func features(x *subject) map[string]bool {
 			barriers++
 			has["block"] = has["block"] || s.Scope == kir.BlockScope
 			has["grid"] = has["grid"] || s.Scope == kir.GridScope
+		case kir.Arrived:
+			barriers++
+			has["arrivals"] = true
 		case kir.Send:
 			has["cluster"] = true
 		case kir.AsyncCopy:

@@ -44,7 +44,7 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 			needless := landed(b[:i])
 			emit("without "+text, needless, with())
 			emit("one group more pending at "+text, needless, with(kir.AsyncWait{Pending: s.Pending + 1}))
-		case kir.AsyncCommit, kir.ClusterStart, kir.Fence:
+		case kir.AsyncCommit, kir.ClusterStart, kir.Fence, kir.Expect, kir.Arrived:
 			emit("without "+text, "", with())
 		case kir.Assign:
 			if k.Values[s.Value].Kind == kir.Constant {

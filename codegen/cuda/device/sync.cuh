@@ -138,6 +138,63 @@ __device__ inline T* ofPeer(T* p, int rank) {
 #endif
 }
 
+//@ expectArrivals
+// Lets a word of the block's shared memory count the bytes that are sent to the block.
+// Other blocks see it by tellStart() and waitForStarts().
+__device__ inline void expectArrivals(long long* word, int bytes) {
+#ifdef __CUDA_ARCH__
+  if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(word);
+    asm volatile(
+        "{.reg .b64 state;\n"
+        "mbarrier.init.shared::cta.b64 [%0], 1;\n"
+        "mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;\n"
+        "fence.mbarrier_init.release.cluster;}" ::"r"(address),
+        "r"(bytes)
+        : "memory");
+  }
+#endif
+}
+
+//@ waitForArrivals
+// Waits until all that the word is to count is there. Unlike a barrier of the cluster, whose
+// release waits for all that the thread has stored anywhere, it waits for nothing else.
+__device__ inline void waitForArrivals(long long* word) {
+#ifdef __CUDA_ARCH__
+  const unsigned address = (unsigned)__cvta_generic_to_shared(word);
+  unsigned done;
+  do {
+    asm volatile(
+        "{.reg .pred p;\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
+        "selp.u32 %0, 1, 0, p;}"
+        : "=r"(done)
+        : "r"(address)
+        : "memory");
+  } while (!done);
+#else
+  host::clusterBarrier();
+#endif
+}
+
+//@ sendCounted needs bitCast
+// Stores x in the shared memory of another block of the cluster, where to points to in that
+// of this one, and has the word there count it.
+template <class T>
+__device__ inline void sendCounted(T* to, int rank, T x, long long* word) {
+#ifdef __CUDA_ARCH__
+  unsigned there, counter;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(to)), "r"(rank));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(counter) : "r"((unsigned)__cvta_generic_to_shared(word)), "r"(rank));
+  if constexpr (sizeof(T) == 4)
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(there), "r"(bitCast<unsigned>(x)), "r"(counter) : "memory");
+  else
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(there), "l"(bitCast<unsigned long long>(x)), "r"(counter) : "memory");
+#else
+  *(T*)host::ofPeer(to, rank) = x;
+#endif
+}
+
 //@ shuffle
 // What another lane of the group of width lanes holds, see the CUDA functions
 // of the like names.
