@@ -11,14 +11,17 @@ import (
 
 // What is known of reductions on an H100.
 const (
-	innerBlock   = 128      // threads of a block at least, of an inner reduction
-	fewRowsBlock = 512      // the same where several blocks share a row
-	largeBlock   = 1024     // of a reduction to one number, and of a row at most
-	heavyBlock   = 512      // threads of a row at most whose elements take much to compute: see heavyResident
+	innerBlock   = 128  // threads of a block at least, of an inner reduction
+	fewRowsBlock = 512  // the same where several blocks share a row
+	largeBlock   = 1024 // of a reduction to one number, and of a row at most
+	heavyBlock   = 512  // threads of a row at most whose elements take much to compute: see heavyThreads
+	smallBlock   = 256  // the same where each processor has heavyRows of them
+	heavyRows    = 16
 	outerBlock   = 512      // threads of a block of an outer reduction
 	fewestLanes  = 8        // of a row
 	narrowRow    = 8        // vectors of kept columns that lie in a part of a line or two
 	innerFlight  = 64       // bytes that a thread has asked for at a time, at most
+	stateFlight  = 128      // the same where states take much to compute, which others do meanwhile
 	outerFlight  = 128      // the same of an outer reduction
 	blockFlight  = 32 << 10 // bytes that a processor has asked for at a time, at least
 	mostUnroll   = 8
@@ -27,10 +30,9 @@ const (
 	// residentThreads are those of a processor, at least, where blocks are not larger. Not
 	// told so, ptxas keeps registers to 32 and has loads of a step wait for each other.
 	residentThreads = 512
-	// heavyResident blocks of heavyBlock threads have 64 registers each. Of blocks of 1024
-	// there is one with more than 32, and with those a cross entropy loads one vector at a
-	// time.
-	heavyResident = 2
+	// heavyThreads of a processor have 64 registers each. Of blocks of 1024 there is one with
+	// more than 32, and with those a cross entropy loads one vector at a time.
+	heavyThreads = 1024
 	// A thread takes so many vectors of a row, so that merging the parts of threads costs
 	// little beside adding the elements up; more where merging costs more, as long as there
 	// are as many threads of a processor for all rows.
@@ -151,6 +153,8 @@ func (l *layout) inner(e, read int64, device scheduler.Device) Params {
 	switch {
 	case l.states > 2:
 		large = stateBlock
+	case l.isHeavy && l.kept >= heavyRows*processors:
+		large = smallBlock
 	case l.isHeavy:
 		large = heavyBlock
 	}
@@ -158,10 +162,17 @@ func (l *layout) inner(e, read int64, device scheduler.Device) Params {
 		p.Unroll = min(floor2(innerFlight/2/read), mostUnroll)
 		p.Lanes = min(max(ceil2(vectors), warp), large)
 		p.Unroll = clamp(floor2(vectors/p.Lanes), 1, max(p.Unroll, 1))
+		for steps := p.Lanes * p.Unroll; p.Lanes > fewRowsBlock && vectors <= processors/2*steps; steps /= 2 { // smaller blocks end sooner
+			p.Lanes /= 2
+		}
 		p.Blocks = share(2*processors, scheduler.CeilDiv(vectors, p.Lanes*p.Unroll))
 		return p
 	}
-	most := clamp(floor2(innerFlight/read), 1, mostUnroll)
+	flight := int64(innerFlight)
+	if l.states > 2 {
+		flight = stateFlight
+	}
+	most := clamp(floor2(flight/read), 1, mostUnroll)
 	p.Lanes = clamp(floor2(vectors/max(rowVectors, rowElements/e)), min(fewestLanes, ceil2(vectors)), large)
 	if l.states > 2 {
 		most := p.Lanes

@@ -74,8 +74,8 @@ func (b *builder) schedule(all []core.ValID) error {
 		return err
 	}
 	switch threads := b.Lanes * b.Rows; {
-	case b.Inner && b.layout.isHeavy && threads == heavyBlock:
-		b.s.SetResidentBlocks(heavyResident)
+	case b.Inner && b.layout.isHeavy && (threads == heavyBlock || threads == smallBlock):
+		b.s.SetResidentBlocks(int(heavyThreads / threads))
 	case threads <= residentThreads || !b.Inner:
 		b.s.SetResidentBlocks(int(clamp(residentThreads/threads, 1, mostResident)))
 	}
