@@ -150,8 +150,8 @@ func quickRow(op *core.OpInfo, t dtype.Type) func(state, src unsafe.Pointer, ste
 
 // summedInTurn is how many elements of a row are added one after the other.
 // Longer rows are sums of halves, as the error of a double would grow with
-// their length.
-const summedInTurn = 1024
+// their length: of equal elements each partial sum is rounded the same way.
+const summedInTurn = 128
 
 // inHalves is the sum of part over n elements, by so few at a time.
 func inHalves(start, n int, part func(start, n int) float64) float64 {
