@@ -174,6 +174,19 @@ func (c *Evaluation) Out(k int) (*Array, error) {
 //
 // inputs[i] is the array of input i, nil for a scalar; scalars[i] its value.
 func (f *Fusion) Eval(inputs []*Array, scalars []scalar.Value, random RandomState) ([]*Array, error) {
+	all, err := f.EvalAll(inputs, scalars, random)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*Array, len(f.outputs))
+	for i, o := range f.outputs {
+		out[i] = all[o.Val]
+	}
+	return out, nil
+}
+
+// EvalAll is [Fusion.Eval] of all tensors, by [ValID].
+func (f *Fusion) EvalAll(inputs []*Array, scalars []scalar.Value, random RandomState) ([]*Array, error) {
 	values := make([]InputValue, len(inputs))
 	for i, a := range inputs {
 		if a != nil {
@@ -196,11 +209,7 @@ func (f *Fusion) Eval(inputs []*Array, scalars []scalar.Value, random RandomStat
 			return nil, err
 		}
 	}
-	out := make([]*Array, len(f.outputs))
-	for i, o := range f.outputs {
-		out[i] = c.arrays[o.Val]
-	}
-	return out, nil
+	return c.arrays, nil
 }
 
 func (c *Evaluation) run() error {

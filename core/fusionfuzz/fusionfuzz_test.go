@@ -1,12 +1,15 @@
 package fusionfuzz
 
 import (
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
 )
 
 // Random cases have outputs whose strides have an order, some of them written to inputs.
@@ -54,4 +57,40 @@ output %7
 		got = append(got, all[o.Val])
 	}
 	require.Equal(t, []Accuracy{Approximate, Approximate, Unspecified, Approximate}, got)
+}
+
+// TestProducts: the order of factors matters where some of them have a product that is out of
+// the range of their type, and nowhere else.
+func TestProducts(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		dtype   string
+		factors []float64
+		want    Accuracy
+	}{
+		{"few", "f32", []float64{1e30, 2, 3}, Approximate},
+		{"too large, and 0", "f32", []float64{1e30, 1e30, 0}, Unspecified},
+		{"too large together", "f32", []float64{1e30, 1e-30, 1e30}, Unspecified},
+		{"too small together", "f32", []float64{1e-30, 1e30, 1e-30}, Unspecified},
+		{"of double precision", "f64", []float64{1e30, 1e-30, 1e30}, Approximate},
+		{"of half precision", "f16", []float64{300, 300, 0.001}, Unspecified},
+		{"infinite, and 0", "f32", []float64{math.Inf(1), 0, 5, math.NaN()}, Approximate},
+		{"many ones", "f32", slices.Repeat([]float64{-1}, 1000), Approximate},
+		{"none", "f32", nil, Approximate},
+		{"drawn", "drawn", []float64{1}, Unspecified},
+	} {
+		product := "prod %0 dims=[0] keepdim=false dtype=" + test.dtype
+		if test.dtype == "drawn" {
+			test.dtype, product = "f32", "uniform minval=0:f64 maxval=1:f64 shape=[%0.0] dtype=f32\n%2 = cumprod %1 dim=0\noutput %2"
+		}
+		f, err := core.Parse("%0 = tensor " + test.dtype + " [-1] contiguity=[yes]\n%1 = " + product + "\noutput %1\n")
+		require.NoError(t, err, test.name)
+		f.Freeze()
+		c := &Case{Fusion: f, Inputs: Inputs(f, 1, []int64{int64(len(test.factors))})}
+		for i, x := range test.factors {
+			c.Inputs[0].Array.Set(int64(i), scalar.Value{Type: c.Inputs[0].Array.Type, Re: x})
+		}
+		last := f.Expr(f.Order()[len(f.Order())-1]).Out[0]
+		require.Equal(t, test.want, c.Accuracies()[last], test.name)
+	}
 }

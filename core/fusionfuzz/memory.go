@@ -176,6 +176,7 @@ func (c *Case) Accuracies() map[core.ValID]Accuracy {
 	f := c.Fusion
 	all := map[core.ValID]Accuracy{}
 	merged := map[core.ValID]bool{} // computed from means and squares, which kernels round whenever they merge two
+	products := &products{c: c}
 	for _, id := range f.Order() {
 		e := f.Expr(id)
 		from, ofMerged := Exact, e.Op == core.WelfordOp || e.Op == core.WelfordMergeOp
@@ -192,7 +193,7 @@ func (c *Case) Accuracies() map[core.ValID]Accuracy {
 					a = max(a, Approximate)
 				}
 			}
-			if from == Approximate && (!real || e.Op.Class == core.Sort || amplifies(f, e, merged)) || a == Approximate && c.Wild || real && mayOverflow(f, e) {
+			if from == Approximate && (!real || e.Op.Class == core.Sort || amplifies(f, e, merged)) || a == Approximate && c.Wild || real && products.mayLeaveRange(e) {
 				a = Unspecified
 			}
 			all[v], merged[v] = a, ofMerged
@@ -215,36 +216,6 @@ func amplifies(f *core.Fusion, e *core.Expr, merged map[core.ValID]bool) bool {
 	}
 	for _, v := range f.TensorArgs(e) {
 		if t := f.Val(v).DType; t == dtype.Double || t.IsComplex() || merged[v] {
-			return true
-		}
-	}
-	return false
-}
-
-// mayOverflow reports whether e is a product of so many elements that its parts
-// may overflow before they meet a 0, in one order and not in another.
-func mayOverflow(f *core.Fusion, e *core.Expr) bool {
-	if e.Op != core.ProdOp && e.Op != core.CumprodOp {
-		return false
-	}
-	n := int64(1)
-	for _, s := range f.Shape(e.Args[0].Tensor) {
-		size, ok := f.Scalars().ConstInt(s)
-		if !ok {
-			return true
-		}
-		n *= max(size, 1)
-	}
-	if n > 1 && hasUnsigned(f) {
-		return true // small negative numbers are near 2^64 there
-	}
-	return n > 100
-}
-
-// hasUnsigned reports whether a tensor of f is of an unsigned type.
-func hasUnsigned(f *core.Fusion) bool {
-	for v := range f.NumVals() {
-		if x := f.Val(core.ValID(v)); x.Tensor && x.DType.Class() == dtype.ClassUInt {
 			return true
 		}
 	}
