@@ -36,7 +36,7 @@ const (
 	costTrig      = 15
 	costInverse   = 12 // inverse trigonometric and hyperbolic functions
 	costTanh      = 8  // and the other hyperbolic functions
-	costErf       = 8
+	costErf       = 16
 	costPow       = 16
 	costRemainder = 20 // also of integers, which have no division instruction
 	costLgamma    = 40

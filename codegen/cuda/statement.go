@@ -348,6 +348,10 @@ func (p *printer) move(s *kir.Move) {
 	streaming := s.Cache == kir.CacheStreaming
 	policy := policies[s.Cache]
 	switch {
+	case s.Unaligned && p.isConstant(from):
+		function = "moveReadOnlyUnaligned"
+	case s.Unaligned:
+		function = "moveUnaligned"
 	case s.Guarded && p.isConstant(from):
 		function = "moveReadOnlyWhere"
 	case s.Guarded:

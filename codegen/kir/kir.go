@@ -278,13 +278,16 @@ type (
 
 	// Move copies Width elements by one instruction each side; one side is
 	// Local. One that is guarded is from Global: where Guard is false it reads
-	// nothing and writes zeros.
+	// nothing and writes zeros. One that is unaligned is from Global to Local, of
+	// elements smaller than a word of 4 bytes: it reads all words that have one of
+	// them, and shifts.
 	Move struct {
-		Dst, Src Access
-		Cache    CacheHint
-		Last     scalar.ID // of CacheEvictLastIf
-		Guarded  bool
-		Guard    scalar.ID // a Bool, if it is guarded
+		Dst, Src  Access
+		Unaligned bool // the address of Src may be any
+		Cache     CacheHint
+		Last      scalar.ID // of CacheEvictLastIf
+		Guarded   bool
+		Guard     scalar.ID // a Bool, if it is guarded
 	}
 
 	// AsyncCopy is cp.async: Src (Global) to Dst (Shared), Width elements. Its

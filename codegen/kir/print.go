@@ -171,7 +171,7 @@ func (p *printer) head(s Statement) string {
 	case Arrived:
 		return "wait for " + p.k.Buffers[s.Arrivals].Name
 	case Move:
-		text := fmt.Sprintf("%s = %s%s", p.access(&s.Dst), p.access(&s.Src), p.cache(s.Cache, s.Last))
+		text := fmt.Sprintf("%s = %s%s%s", p.access(&s.Dst), flag(s.Unaligned, "unaligned "), p.access(&s.Src), p.cache(s.Cache, s.Last))
 		if s.Guarded {
 			text += " if " + p.expr(s.Guard) + " else 0"
 		}

@@ -79,7 +79,10 @@ func (v *verifier) leaf(s Statement, agree granule) {
 		v.arrivals(s.Arrivals)
 		v.barrier(&Barrier{Scope: ClusterScope}, agree)
 	case Move:
-		v.sides(&s.Dst, &s.Src)
+		v.sides(&s.Dst, &s.Src, s.Unaligned)
+		if s.Unaligned {
+			v.unaligned(&s)
+		}
 		if local := v.space(&s.Dst) == Local; local == (v.space(&s.Src) == Local) {
 			v.problem("one side of a move must be Local")
 		}
@@ -94,7 +97,7 @@ func (v *verifier) leaf(s Statement, agree granule) {
 			}
 		}
 	case AsyncCopy:
-		v.sides(&s.Dst, &s.Src)
+		v.sides(&s.Dst, &s.Src, false)
 		if v.space(&s.Dst) != Shared || v.space(&s.Src) != Global {
 			v.problem("an asynchronous copy is from Global to Shared")
 		}
@@ -144,11 +147,18 @@ func (v *verifier) store(dst *Access, value ValueID, agree granule) {
 
 func (v *verifier) space(a *Access) Space { return v.k.Buffers[a.Buffer].Space }
 
-func (v *verifier) sides(dst, src *Access) {
-	v.access(src, maxVectorBytes)
+func (v *verifier) sides(dst, src *Access, unaligned bool) {
+	v.access(src, maxVectorBytes, unaligned)
 	v.write(dst, maxVectorBytes)
 	if v.k.Buffers[dst.Buffer].DType != v.k.Buffers[src.Buffer].DType || dst.Width != src.Width {
 		v.problem("both sides must have one type and one width")
+	}
+}
+
+func (v *verifier) unaligned(s *Move) {
+	size := v.k.Buffers[s.Src.Buffer].DType.Size()
+	if v.space(&s.Src) != Global || size > 2 || s.Src.Width*size < 4 || s.Guarded || s.Cache != CacheDefault {
+		v.problem("an unaligned move is of words from Global with elements of 1 or 2 bytes, without a guard or a hint for caches")
 	}
 }
 
@@ -240,7 +250,7 @@ func (v *verifier) loop(s *For, agree granule) {
 }
 
 // access checks an access of at most the given bytes, or of one element.
-func (v *verifier) access(a *Access, maxBytes int) {
+func (v *verifier) access(a *Access, maxBytes int, unaligned bool) {
 	b := &v.k.Buffers[a.Buffer]
 	if !v.live[a.Buffer] {
 		v.problem("buffer %s is not declared here", b.Name)
@@ -257,7 +267,7 @@ func (v *verifier) access(a *Access, maxBytes int) {
 	switch bytes := a.Width * b.DType.Size(); {
 	case a.Width < 1 || a.Width&(a.Width-1) != 0 || a.Width > 1 && bytes > maxBytes:
 		v.problem("%d elements of %s cannot be accessed at once", a.Width, b.Name)
-	case a.Width > 1 && (bytes > b.Align || !v.multiple(a.Index, a.Width)):
+	case a.Width > 1 && !unaligned && (bytes > b.Align || !v.multiple(a.Index, a.Width)):
 		v.problem("the address of %d elements of %s may not be a multiple of %d bytes", a.Width, b.Name, bytes)
 	}
 	if b.Registers {
@@ -277,7 +287,7 @@ func (v *verifier) format(id scalar.ID) string {
 }
 
 func (v *verifier) write(a *Access, maxBytes int) {
-	v.access(a, maxBytes)
+	v.access(a, maxBytes, false)
 	if b := &v.k.Buffers[a.Buffer]; b.ReadOnly {
 		v.problem("%s is read-only", b.Name)
 	}
@@ -301,7 +311,7 @@ func (v *verifier) value(id ValueID, agree granule) {
 		case IndexValue:
 			v.indexValue(x)
 		case Load:
-			v.access(&x.Access, 0)
+			v.access(&x.Access, 0, false)
 		case Shuffle:
 			if agree < warpGranule {
 				v.problem("some lanes of a warp may not reach the shuffle")

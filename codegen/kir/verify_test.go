@@ -241,6 +241,10 @@ func TestVerify(t *testing.T) {
 			}))
 		}, "the address of 4 elements of tile may not be a multiple of 16 bytes"},
 
+		{"an unaligned move of words", func(b *sample) {
+			change(b, first(func(s *Move) { s.Unaligned = true }))
+		}, "an unaligned move is of words from Global with elements of 1 or 2 bytes, without a guard or a hint for caches"},
+
 		{"registers by a thread index", func(b *sample) {
 			b.Store(b.Load(b.r, b.T.Mod(b.tx, b.T.Int(4))), b.s)
 		}, "r is in registers and indexed by tx, which is not unrolled"},

@@ -195,7 +195,7 @@ func (c *context) lookup(e *core.Expr, dst kir.Access, source func(operand) (kir
 // moveLooked emits the move of what e looks up.
 func (c *context) moveLooked(e *core.Expr, dst, src kir.Access) {
 	if src.Width > 1 {
-		c.moveVector(e.Out[0], dst, src, nil)
+		c.moveVector(e.Out[0], dst, src, nil, false)
 		return
 	}
 	t := c.f.Val(e.Out[0]).DType

@@ -66,8 +66,9 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 			return nil
 		})
 	}
-	dst, src, err := l.aligned(v, dsts[0], srcs[0], int(width))
-	if err != nil {
+	dst, src := dsts[0], srcs[0]
+	unaligned := l.readsUnaligned(c, dst, src, int(width))
+	if dst, src, err = l.aligned(v, dst, src, int(width), unaligned); err != nil {
 		return err
 	}
 	if k := l.keeping; k != nil && l.keepingStep == loading {
@@ -84,7 +85,7 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	}
 	if whole.partial && l.fast == nil {
 		lane.context = c
-		lane.s = l.b.If(cond, func() { l.moveVector(v, dst, src, srcs) }, func() { l.oneByOne(lane) })
+		lane.s = l.b.If(cond, func() { l.moveVector(v, dst, src, srcs, unaligned) }, func() { l.oneByOne(lane) })
 		c.note(lane.guarded)
 		return nil
 	}
@@ -92,24 +93,40 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		if c.isAsync() {
 			return c.asyncCopy(dst, src, reads)
 		}
-		l.moveVector(v, dst, src, srcs)
+		l.moveVector(v, dst, src, srcs, unaligned)
 		return nil
 	})
 }
 
 // aligned returns the accesses to width elements from those of the first on, and fails if one
-// is not known to be aligned.
-func (l *lowering) aligned(v core.ValID, dst, src kir.Access, width int) (kir.Access, kir.Access, error) {
+// is not known to be aligned, but for src if that may be unaligned.
+func (l *lowering) aligned(v core.ValID, dst, src kir.Access, width int, unaligned bool) (kir.Access, kir.Access, error) {
 	for _, side := range []*kir.Access{&dst, &src} {
 		b := &l.b.Kernel().Buffers[side.Buffer]
 		if side.Width = width; b.DType != l.b.Kernel().Buffers[dst.Buffer].DType {
 			continue // in registers, rounded on the way
 		}
-		if bytes := width * b.DType.Size(); bytes > b.Align || !l.t.Divides(l.t.Int(int64(width)), side.Index) {
-			return dst, src, l.refuse("vector", v, "%s is vectorized by %d, and the address of %s is not known to be a multiple of %d bytes", l.f.Name(v), width, b.Name, bytes)
+		if !l.isAligned(side, width) && (side == &dst || !unaligned) {
+			return dst, src, l.refuse("vector", v, "%s is vectorized by %d, and the address of %s is not known to be a multiple of %d bytes", l.f.Name(v), width, b.Name, width*b.DType.Size())
 		}
 	}
 	return dst, src, nil
+}
+
+// isAligned reports whether the address of width elements from a on is known to be a multiple
+// of what they take.
+func (l *lowering) isAligned(a *kir.Access, width int) bool {
+	b := &l.b.Kernel().Buffers[a.Buffer]
+	return width*b.DType.Size() <= b.Align && l.t.Divides(l.t.Int(int64(width)), a.Index)
+}
+
+// readsUnaligned reports whether width elements from src on, to dst, must be read from an address
+// that is not known to be aligned, and can be: see [kir.Move].
+func (l *lowering) readsUnaligned(c *context, dst, src kir.Access, width int) bool {
+	b := &l.b.Kernel().Buffers[src.Buffer]
+	cache, _ := l.cacheOf(c.tensor.v)
+	return l.isLocal(dst) && b.Space == kir.Global && b.DType.Size() <= 2 && width*b.DType.Size() >= 4 && cache == kir.CacheDefault && l.keeping == nil &&
+		!l.isAligned(&src, width)
 }
 
 // vectorLookup emits a read of width elements of a table that are next to each other and
@@ -199,7 +216,7 @@ func (l *lowering) lookedUp(e *core.Expr, first operand, dst kir.Access, a core.
 	if b[src.Buffer].Space != kir.Global || b[src.Buffer].DType != b[dst.Buffer].DType {
 		return src, l.refuse("vector", v, "%s is vectorized and is looked up in %s, which is not in global memory", l.f.Name(v), l.f.Name(first.v))
 	}
-	_, src, err := l.aligned(v, dst, src, dst.Width)
+	_, src, err := l.aligned(v, dst, src, dst.Width, false)
 	return src, err
 }
 
@@ -219,8 +236,8 @@ func (l *lowering) cacheOf(v core.ValID) (kir.CacheHint, scalar.ID) {
 }
 
 // moveVector emits the copy of a vector, of the elements srcs, by one instruction on each
-// side. What a reduction keeps in registers in a wider type than its own is rounded.
-func (l *lowering) moveVector(v core.ValID, dst, src kir.Access, srcs []kir.Access) {
+// side, or from an unaligned address. What a reduction keeps in registers in a wider type than its own is rounded.
+func (l *lowering) moveVector(v core.ValID, dst, src kir.Access, srcs []kir.Access, unaligned bool) {
 	if t := l.b.Kernel().Buffers[dst.Buffer].DType; l.b.Kernel().Buffers[src.Buffer].DType != t {
 		id := l.b.Local(l.name("rounded"), t, int64(src.Width))
 		for i, at := range srcs {
@@ -235,7 +252,7 @@ func (l *lowering) moveVector(v core.ValID, dst, src kir.Access, srcs []kir.Acce
 		l.b.Add(kir.Move{Dst: through, Src: src, Cache: cache, Last: last})
 		src = through
 	}
-	l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache, Last: last})
+	l.b.Add(kir.Move{Dst: dst, Src: src, Unaligned: unaligned, Cache: cache, Last: last})
 }
 
 // oneByOne emits copies of those elements of a vector that exist.

@@ -30,7 +30,9 @@ type access struct {
 	extents []int32 // nodes of the shape
 	strides []int32
 	size    int32 // node
-	offset  int32 // node, of Shared
+	// unaligned says that the address of a vector may be any.
+	unaligned bool
+	offset    int32 // node, of Shared
 }
 
 func (p *program) access(at *statement, a *kir.Access, way direction) (*access, error) {
@@ -133,7 +135,7 @@ func (b *block) straight(a *access, w *located) bool {
 	return true
 }
 
-// aligned reports whether the address of a vector is a multiple of its bytes.
+// aligned reports whether the address of a vector is a multiple of its bytes, where it must be.
 // Element 0 of a Global or Local buffer is taken to be at an odd multiple of
 // the alignment that the buffer claims.
 func (b *block) aligned(a *access, w *located, lane int32) bool {
@@ -142,7 +144,7 @@ func (b *block) aligned(a *access, w *located, lane int32) bool {
 	if a.buffer.Space != kir.Shared {
 		base = int64(a.buffer.Align)
 	}
-	return (base+w.element(lane)*int64(a.element))%bytes == 0
+	return a.unaligned || (base+w.element(lane)*int64(a.element))%bytes == 0
 }
 
 // vectorInShape reports whether the elements after the first of a vector are in

@@ -110,6 +110,7 @@ func (p *program) statement(x *statement, s kir.Statement) error {
 			})
 		}
 		return p.pair(x, &s.Dst, &s.Src, func(dst, src *access) {
+			src.unaligned = s.Unaligned
 			x.effect(func(b *block) { b.move(dst, src) })
 		})
 	case kir.AsyncCopy:

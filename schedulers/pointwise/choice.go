@@ -27,12 +27,22 @@ const leastGain = 0.01
 // rowsOfStep is how many rows a thread has, unless sharing matters more.
 const rowsOfStep = 2
 
+// storedBytes are those that a thread stores at least, where it has room for more steps.
+const storedBytes = 16
+
+// heavyWork is how many additions for each byte that is moved bound a kernel as much as
+// memory does: its threads do better with two steps, and without taking indices apart.
+const heavyWork = 5
+
 // narrowest is the row, in steps, from which a nest of two dimensions has it to
 // itself; shorter ones share a warp.
 const narrowest = 32
 
 // A planner chooses parameters for a space.
-type planner struct{ *space.Space }
+type planner struct {
+	*space.Space
+	work float64 // for each element, in additions
+}
 
 // choose returns the parameters for p, the best first: those of the cheapest pitch
 // in one dimension and in two, and of fewer elements a step where there are few.
@@ -40,6 +50,9 @@ func (p planner) choose(device scheduler.Device) []Params {
 	flat := p.Cheapest(0, 1)
 	all := []Params{p.flat(flat)}
 	best, broken := flat.Cost*(1-leastGain), Params{}
+	if p.isHeavy() {
+		best = flat.Cost
+	}
 	for _, k := range p.Breaks() {
 		if h := p.Cheapest(k, rowsOfStep); h.Cost*p.waste(k, h.Elements) < best {
 			best, broken = h.Cost*p.waste(k, h.Elements), p.broken(k, h)
@@ -60,6 +73,12 @@ func (p planner) choose(device scheduler.Device) []Params {
 		all = append(all, single)
 	}
 	return all
+}
+
+// isHeavy reports whether instructions bound the segment.
+func (p planner) isHeavy() bool {
+	_, moved := p.Traffic(1)
+	return p.work >= heavyWork*float64(moved)
 }
 
 // spread returns h with fewer elements a step as long as that brings work to
@@ -94,6 +113,9 @@ func (p planner) flat(h space.Pitch) Params {
 	}
 	for q.Unroll < mostUnroll && q.Unroll*q.Threads*moved < blockBytes {
 		q.Unroll *= 2
+	}
+	if stored := moved - read; stored > 0 && stored < storedBytes || p.isHeavy() {
+		q.Unroll = max(q.Unroll, 2)
 	}
 	return q
 }

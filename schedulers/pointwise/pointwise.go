@@ -90,6 +90,9 @@ func analyse(g *scheduler.Segment) *analysis {
 		if a.spaces, a.err = space.Coverings(g, name); a.err != nil {
 			return a
 		}
+		for _, p := range a.spaces {
+			p.Unaligned = true
+		}
 		a.space = space.Joined(a.spaces)
 		if !slices.ContainsFunc(a.spaces, func(p *space.Space) bool { return !slices.IsSorted(p.Order) }) {
 			return a
@@ -122,7 +125,11 @@ func (a *analysis) recipe(q Params) string {
 func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	var all []Params
 	if p := a.space; p.Size(0, len(p.Extents)) > 0 {
-		all = planner{p}.choose(device)
+		work, err := scheduler.Work(a.Segment.Fusion, a.Segment.Shapes)
+		if err != nil {
+			return nil, err
+		}
+		all = planner{p, work / float64(p.Size(0, len(p.Extents)))}.choose(device)
 	}
 	return a.First(all, simplest)
 }

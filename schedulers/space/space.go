@@ -37,6 +37,8 @@ type Space struct {
 	Extents   []int64 // by place in Order
 	Tensors   []Tensor
 
+	Unaligned bool // accesses to inputs may be wider than their addresses allow: lowering reads words and shifts
+
 	piece int64 // elements that no access goes beyond a multiple of; 0: any may
 }
 

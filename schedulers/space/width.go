@@ -67,6 +67,35 @@ func (t *Tensor) width(r reach) int64 {
 	return w
 }
 
+// wordBytes are those of the words that an unaligned access reads, one by one.
+const wordBytes = 4
+
+// access returns how many elements of t an access of a step of e elements has, and how many
+// requests those of the step are. Elements of an input that are smaller than a word are read in
+// words from any address, where that takes fewer.
+func (p *Space) access(t *Tensor, r reach, e int64) (w, requests int64) {
+	whole := func(w int64) int64 {
+		for w = min(w, e); p.piece > 0 && p.piece%w != 0; {
+			w /= 2
+		}
+		return w
+	}
+	w = whole(t.width(r))
+	requests = e / w
+	if !p.Unaligned || t.IsOutput || t.isTable || t.isPart || t.isOpaque || t.Bytes >= wordBytes {
+		return w, requests
+	}
+	r.step = 0
+	any := *t
+	any.Aligned = vectorBytes
+	if u := whole(any.width(r)); u*t.Bytes >= wordBytes {
+		if words := e / u * (u*t.Bytes/wordBytes + 1); words < requests {
+			return u, words
+		}
+	}
+	return w, requests
+}
+
 func gcd(a, b int64) int64 {
 	for b != 0 {
 		a, b = b, a%b
@@ -95,12 +124,9 @@ func (p *Space) PitchOf(from int, e, rows int64) Pitch {
 	for k := range p.Tensors {
 		t := &p.Tensors[k]
 		r := p.reach(t, from)
-		w := min(t.width(r), e)
-		for p.piece > 0 && p.piece%w != 0 {
-			w /= 2
-		}
+		w, n := p.access(t, r, e)
 		h.Widths = append(h.Widths, w)
-		requests, divisions := float64(e/w), 0.0
+		requests, divisions := float64(n), 0.0
 		isOutside := from > 0 && t.IsConstant(from, len(t.along)) // the step
 		if isOutside {
 			requests = 1

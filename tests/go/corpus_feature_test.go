@@ -41,6 +41,7 @@ var featureNames = map[string]string{
 	"random":      "random numbers are made",
 	"hoist":       "an index expression has a name",
 	"approximate": "operations are approximated",
+	"unaligned":   "vectors are read from addresses that may be any",
 	"inplace":     "an output is written to the memory of an input",
 	"streaming":   "something is moved that is read or written once",
 	"evict_first": "something is moved that the second cache gives up first",
@@ -83,6 +84,7 @@ func features(x *subject) map[string]bool {
 		case kir.Move:
 			has[fmt.Sprintf("vector%d", s.Dst.Width)] = true
 			has["zeros"] = has["zeros"] || s.Guarded
+			has["unaligned"] = has["unaligned"] || s.Unaligned
 			has["streaming"] = has["streaming"] || s.Cache == kir.CacheStreaming
 			has["evict_first"] = has["evict_first"] || s.Cache == kir.CacheEvictFirst
 			has["evict_last"] = has["evict_last"] || s.Cache == kir.CacheEvictLast

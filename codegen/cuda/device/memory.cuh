@@ -49,6 +49,36 @@ __device__ inline void moveReadOnly(void* to, const void* from) {
   *(Type*)to = __ldg((const Type*)from);
 }
 
+//@ shifted
+// Copies Count words from an address that may be within one: the words there are that have
+// a part of it, one more than Count if the address is no multiple of 4, shifted.
+template <int Count, class Load>
+__device__ inline void shifted(void* to, const void* from, Load load) {
+  const unsigned shift = (unsigned)(unsigned long long)from % 4 * 8;
+  const unsigned* const p = (const unsigned*)((unsigned long long)from & ~3ull);
+  unsigned words[Count + 1];
+#pragma unroll
+  for (int i = 0; i < Count; ++i) words[i] = load(p + i);
+  words[Count] = shift ? load(p + Count) : 0;
+#pragma unroll
+  for (int i = 0; i < Count; ++i) ((unsigned*)to)[i] = __funnelshift_r(words[i], words[i + 1], shift);
+}
+
+//@ moveUnaligned needs shifted
+// From any address: all words of 4 bytes that have a part of it are read, which may have
+// more. No memory ends within a word.
+template <int Bytes>
+__device__ inline void moveUnaligned(void* to, const void* from) {
+  shifted<Bytes / 4>(to, from, [](const unsigned* p) { return *p; });
+}
+
+//@ moveReadOnlyUnaligned needs shifted
+// Of data that no thread writes.
+template <int Bytes>
+__device__ inline void moveReadOnlyUnaligned(void* to, const void* from) {
+  shifted<Bytes / 4>(to, from, [](const unsigned* p) { return __ldg(p); });
+}
+
 //@ moveReadOnlyStreaming needs moveReadOnly
 // Of data that no thread writes and that is read once: it takes no place in
 // the first cache.

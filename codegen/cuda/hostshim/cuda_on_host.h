@@ -110,6 +110,9 @@ template <class T>
 T __ldg(const T* p) {
   return *p;
 }
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  return (unsigned)(((unsigned long long)high << 32 | low) >> (shift & 31));
+}
 template <class T>
 T __ldcs(const T* p) {
   return *p;
