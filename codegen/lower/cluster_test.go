@@ -12,7 +12,7 @@ import (
 )
 
 // TestClusters reduces rows across clusters of every size that all devices take, and blocks with whole
-// warps, partial ones and one thread, whether rows are blocks or a loop.
+// warps, partial ones and one thread, whether rows are blocks, threads or a loop: what is sent once is counted.
 func TestClusters(t *testing.T) {
 	const text = `%0 = tensor f32 [3, -1] contiguity=[yes, yes]
 %1 = sum %0 dims=[1] keepdim=false dtype=f32
@@ -22,7 +22,7 @@ output %3
 `
 	for _, blocks := range []int64{2, 4, 8} {
 		for _, threads := range []int64{1, 6, 32, 48, 64} {
-			for _, rows := range []schedule.Parallel{schedule.Serial, schedule.BIDx} {
+			for _, rows := range []schedule.Parallel{schedule.Serial, schedule.BIDx, schedule.TIDy} {
 				t.Run(fmt.Sprintf("%d of %d, rows %v", blocks, threads, rows), func(t *testing.T) {
 					s := parsed(t, text)
 					f := s.Fusion().Clone()
@@ -43,6 +43,9 @@ output %3
 						require.Equal(t, [3]int64{blocks, 1, 1}, k.Launch.Cluster)
 						if rows == schedule.Serial && threads != 6 { // of which two threads send twice
 							require.Equal(t, 1, clusterBarriers(k.Body, true), "%v", k) // of an iteration
+						}
+						if rows != schedule.Serial && threads != 6 {
+							require.Equal(t, 0, clusterBarriers(k.Body, false), "%v", k)
 						}
 					}
 				})
