@@ -126,6 +126,18 @@ func Plan(k *kir.Kernel, o Options) error {
 	return nil
 }
 
+// Shared returns the bytes of shared memory that a block has by the plan, as far as their number
+// is known.
+//
+// Errors: those of [Plan].
+func Shared(k *kir.Kernel, o Options) (int64, error) {
+	p, err := decide(k, o)
+	if err != nil {
+		return 0, err
+	}
+	return p.end, nil
+}
+
 // decide makes the plan of a kernel and does not change it.
 func decide(k *kir.Kernel, o Options) (*plan, error) {
 	if o.Limit == 0 {
