@@ -24,7 +24,8 @@ const (
 	fewParts  = 8  // of blocks, that a thread folds
 	evenShare = 20 // of a column, that tiles of a block may leave to do for some blocks and not for others
 
-	cachedBytes = 24 << 20 // that the second cache keeps for the next phase if it is asked to
+	cachedBytes = 26 << 20 // that the second cache keeps for the next phase if it is asked to
+	accessBytes = 16       // of an instruction, at most
 	asyncBytes  = 4        // of an asynchronous copy, at least
 	barrierRoom = 1 << 10  // of shared memory, for what a kernel has beside what is kept
 )

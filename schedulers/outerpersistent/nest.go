@@ -355,6 +355,9 @@ func (b *builder) fold(v core.ValID, part []core.ValID) error {
 	var left []core.ValID // in global memory, by all blocks
 	for _, p := range part {
 		c, err := b.copyLike(p, p, schedule.Global)
+		if err == nil {
+			err = b.inVectors(c)
+		}
 		if err != nil {
 			return err
 		}
@@ -432,6 +435,23 @@ func (b *builder) spread(v core.ValID, results, left []core.ValID) error {
 		}
 	}
 	return nil
+}
+
+// inVectors lets a thread store what it has of neighbouring columns of v by instructions of
+// accessBytes: the barrier after it waits for each.
+func (b *builder) inVectors(v core.ValID) error {
+	width := min(b.Vector, accessBytes/int64(b.s.Fusion().Val(v).DType.Size()))
+	if width <= 1 {
+		return nil
+	}
+	n := scheduler.Nest{Schedule: b.s, Tensor: v}
+	at := len(b.s.Loop(v)) - 1
+	if width < b.Vector {
+		n.Split(at, width, schedule.Serial)
+		at++
+	}
+	n.Parallelize(at, schedule.Vectorize)
+	return n.Err
 }
 
 // readers returns the results of what reads v.
