@@ -252,13 +252,14 @@ func randomInPlace(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
 }
 
 // TestDeviceInPlace has random fusions that write what they read planned for devices of one
-// processor or many. DEVICE_IN_PLACE is how many, DEVICE_SEED says which.
+// processor or many, and on the CPU. DEVICE_IN_PLACE is how many, DEVICE_SEED says which.
 func TestDeviceInPlace(t *testing.T) {
 	n, seed := setting("DEVICE_IN_PLACE", 150), uint64(setting("DEVICE_SEED", 5))
 	right, kernels, copied := 0, 0, 0
 	for k := range n {
 		r := rand.New(rand.NewPCG(seed, uint64(k)))
 		c := randomInPlace(t, r)
+		checkCase(t, c)
 		s := newStage(t)
 		s.driver.Present[0].Processors = []int{1, 4, 132}[r.IntN(3)]
 		ok, err := s.check(s.executor(c.Fusion), c, []int{0, 0, 0, 1}[r.IntN(4)], never)
