@@ -20,6 +20,15 @@ const (
 	mostUnroll  = 4
 )
 
+// What is looked up element by element waits for its position and then for itself: a thread has
+// several under way, and a block has so many that those of a row meet what others of it have
+// read in the first cache. On an H200 (dirty / clean, us) 4096 rows of as many float32 take
+// 71 / 66, with blocks of 256 threads and 8 steps 78 / 73, with two a thread 96 / 93, a copy 68 / 65.
+const (
+	lookupBlock = 512 // threads of a block
+	lookups     = 8   // of a thread
+)
+
 // leastGain is the share of the cost that loops of two dimensions must save: up to
 // that those of one are as fast or faster.
 const leastGain = 0.01
@@ -102,6 +111,10 @@ func (p planner) flat(h space.Pitch) Params {
 		return q
 	}
 	q.Threads = largeBlock
+	if p.Scatters(h) {
+		q.Threads, q.Unroll = lookupBlock, min(max(lookups/e, 1), mostUnroll)
+		return q
+	}
 	read, moved := p.Traffic(e)
 	switch flight := residents * read; {
 	case read == 0:

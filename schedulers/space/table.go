@@ -18,7 +18,7 @@ func (w *walker) tables(v core.ValID) []*core.Expr {
 			continue
 		}
 		k, ok := e.IndexedRead()
-		if !ok || args[k.Table] != v || k.Index >= 0 && args[k.Index] == v {
+		if !ok || args[k.Table] != v || slices.Contains(args[:k.Table], v) || slices.Contains(args[k.Table+1:], v) {
 			return nil
 		}
 		all = append(all, e)
@@ -129,4 +129,13 @@ func widenReads(s *schedule.Scheduled, h Pitch, widths map[core.ValID]int64) err
 		}
 	}
 	return nil
+}
+
+// Scatters reports whether a table is read at single elements, each of which has a position of
+// its own: wherever it lies, it is waited for after its position.
+func (p *Space) Scatters(h Pitch) bool {
+	return slices.ContainsFunc(p.Tensors, func(t Tensor) bool {
+		r := p.reach(&t, h.from)
+		return t.isTable && !t.isOpaque && r.run == 1 && r.constant == 1 && t.Elements() > 1
+	})
 }
