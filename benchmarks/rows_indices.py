@@ -43,6 +43,15 @@ def residual(fd, types, table, ids, x):
     return narrow(fd, types, fd.ops.add(read, wide(fd, types, x)))
 
 
+def embedding_gradient(fd, types, table, ids, grad):
+    """With regard to the table, of which the size counts alone."""
+    return fd.ops.index_put_accumulate(fd.ops.full(fd.ops.shape(table), 0.0, types.BFloat16), ids, grad)
+
+
+def embedding_backward(table: torch.Tensor, ids: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+    return torch.ops.aten.embedding_dense_backward(grad, ids, table.shape[0], -1, False)
+
+
 ROWS: list[Row] = [
     Row("embedding bf16 152064x3584", embedding, lambda w, i: F.embedding(i, w), **rows_of(TABLE, 152064, 16384, 3584)),
     Row("embedding bf16 131072x4096", embedding, lambda w, i: F.embedding(i, w), **rows_of(TABLE, 131072, 16384, 4096)),
@@ -57,6 +66,16 @@ ROWS: list[Row] = [
         residual,
         lambda w, i, x: torch.relu(w[i]) + x,
         **rows_of(TABLE, 131072, 16384, 4096) | {"inputs": (TABLE, IDS, Input(BF16, "MN")), "reads": (1 / 8, 1, 1)},
+    ),
+    Row(
+        "embedding backward bf16 131072x4096",
+        embedding_gradient,
+        embedding_backward,
+        (TABLE, IDS, Input(BF16, "MN")),
+        {"V": 131072, "M": 16384, "N": 4096},
+        SMALL,
+        reads=(0, 1, 1),
+        gate=Gate(share=None),  # positions are sorted by calls of torch
     ),
     Row(
         "take_along_axis along rows f32",

@@ -4,7 +4,7 @@ package core
 // of a table, and for each element of the result or for several, which an index lists.
 type IndexedRead struct {
 	Table int // place among the tensor operands
-	Index int // the same; -1: the position is a scalar, one for all elements
+	Index int // the same; -1: the position is the same for all elements along other dimensions
 	Dim   int // of the table
 }
 
@@ -16,6 +16,8 @@ func (e *Expr) IndexedRead() (IndexedRead, bool) {
 		return IndexedRead{Index: -1, Dim: int(e.Args[2].Int)}, true
 	case IndexSelectOp, TakeAlongAxisOp, GatherOp:
 		return IndexedRead{Index: 1, Dim: int(e.Args[2].Int)}, true
+	case SumSlicesOp: // at several positions, one after the other
+		return IndexedRead{Table: 3, Index: -1}, true
 	case EmbeddingFwdOp:
 		return IndexedRead{Table: 1}, e.Args[3].Kind == NoArg
 	}

@@ -7,7 +7,8 @@ import (
 )
 
 // IndexPutAccumulateOp is the product of a matrix of zeros and ones, whose columns say
-// where each row of value goes, with value: its class is that of products.
+// where each row of value goes, with value: its class is that of products. On a device passes
+// make [GroupPositionsOp] and [SumSlicesOp] of it.
 var IndexPutAccumulateOp = def(OpInfo{Name: "index_put_accumulate", Group: groupIndexing, Class: Contraction,
 	Signatures: signature(Param{Name: "acc", Kind: TensorIn}, Param{Name: "index", Kind: TensorIn}, Param{Name: "value", Kind: TensorIn}),
 	Promote:    Promotion{Accept: AcceptNumber},

@@ -69,6 +69,8 @@ var table = []Pass{
 		[]string{"casts past views"}, ruled(core.Rewrite{Rule: consecutiveCasts}, core.CastOp)},
 	{"embeddings", "Rows at positions that the loops of the result lead to fuse with what computes the positions: before gathers, as it makes some.",
 		[]string{"remove empty"}, ruled(core.Rewrite{Rule: embeddingAsTake}, core.EmbeddingFwdOp)},
+	{"sums of slices", "Slices that are added where an index says are sums that a kernel computes, once it is known which slices go where.",
+		[]string{"remove empty"}, ruled(core.Rewrite{Rule: accumulateBySums}, core.IndexPutAccumulateOp)},
 	{"gathers before arithmetic", "What is computed at one position a line need not be computed, and stored, at all: after casts, as zeros stay zeros in them, and before views, of which it makes some.",
 		[]string{"consecutive casts", "embeddings"}, gathersBeforeArithmetic},
 	{"resizes before arithmetic", "What a slice, pad or cat reads must be in memory: inputs are, and what is computed from them need not be. After gathers and casts, before common subexpressions, of which it makes some.",

@@ -191,7 +191,7 @@ func (g *graph) readsDirectly(id core.ExprID, k int) bool {
 	}
 	x, ok := e.IndexedRead()
 	args := g.f.TensorArgs(e)
-	if e.Op == core.ScatterOp { // which reads its first operand where the result is
+	if e.Op.Updates() {
 		return k > 0 || slices.Contains(args[1:], args[0])
 	}
 	return !ok || args[k] == args[x.Table]
@@ -323,7 +323,7 @@ func (g *graph) add(id core.ExprID) error {
 	if e.Op.Class == core.Resize {
 		n.apart = n.reads
 	}
-	n.sealed = e.Op == core.SegmentSetOp || e.Op == core.ScatterOp || g.o.apart != nil && g.o.apart(e.Out[0])
+	n.sealed = e.Op == core.SegmentSetOp || e.Op.Updates() || g.o.apart != nil && g.o.apart(e.Out[0])
 	for _, v := range n.reads {
 		g.values[v].readers++
 	}
@@ -420,5 +420,5 @@ func (g *graph) weight(id core.ExprID) float64 {
 // triesAlone reports whether it is plain that some scheduler takes an expression of
 // such an operation alone; others are asked about.
 func triesAlone(op *core.OpInfo) bool {
-	return scheduler.Maps(op.Class) && op != core.EmbeddingFwdOp && op != core.ScatterOp || op.Class == core.Reduction && core.MergeOp(op) != nil
+	return scheduler.Maps(op.Class) && op != core.EmbeddingFwdOp && !op.Updates() || op.Class == core.Reduction && core.MergeOp(op) != nil
 }

@@ -130,8 +130,11 @@ func (c *context) reshape(e *core.Expr) (kir.ValueID, error) {
 // gather reads an operand at a position along one dimension that is a value. One
 // that is no position of the dimension reads 0.
 func (c *context) gather(e *core.Expr, dst kir.Access) error {
-	if e.Op == core.ScatterOp {
+	switch e.Op {
+	case core.ScatterOp:
 		return c.scatter(e, dst)
+	case core.SumSlicesOp:
+		return c.sumSlices(e, []kir.Access{dst}, func(int) (kir.ValueID, error) { return c.load(e, 0) }, c.read)
 	}
 	return c.lookup(e, dst, c.read)
 }

@@ -65,6 +65,84 @@ func (c *context) scatter(e *core.Expr, dst kir.Access) error {
 	}, func() error { return c.copyOperand(e, 0, dst) })
 }
 
+// sumSlices emits elements of the result that are next to each other, dsts: those of the first
+// operand, and the elements of slices at their place, one after the other, in the order that
+// says which slices there are. Places and numbers that there are none of are left out, as
+// nothing is known of them. first loads the elements of the first operand, and source returns
+// the access to those of the operand that has slices.
+func (c *context) sumSlices(e *core.Expr, dsts []kir.Access, first func(i int) (kir.ValueID, error), source func(operand) (kir.Access, error)) error {
+	b, v := c.b, e.Out[0]
+	here, ok := c.indices(c.start, []core.AxisID{c.f.Val(v).Domain.Root[0]}, c.tensor.resizes)
+	if !ok {
+		return c.refuse("index", v, "the loops of %s do not lead to its first dimension", c.f.Name(v))
+	}
+	order, value := c.operand(e, 1), c.operand(e, 3)
+	count := c.size(c.f.Shape(order.v)[0])
+	from, err := c.placeAmong(e, here[0], count)
+	if err != nil {
+		return err
+	}
+	to, err := c.placeAmong(e, c.t.Add(here[0], c.t.Int(1)), count)
+	if err != nil {
+		return err
+	}
+	t, width := c.f.Val(v).DType, len(dsts)
+	wide := t
+	if t.IsFloat() && t.Size() < dtype.Float.Size() {
+		wide = dtype.Float
+	}
+	sums := b.Local(c.name("sum"), wide, int64(width))
+	lane := func(i int) index { return c.t.Int(int64(i)) }
+	for i := range width {
+		x, err := first(i)
+		if err != nil {
+			return err
+		}
+		b.Store(b.Cast(wide, x), sums, lane(i))
+	}
+	b.For(c.name("j"), from, to, c.t.Int(1), kir.UnrollAuto, func(j index) {
+		order.at[0] = j
+		var number kir.ValueID
+		if number, err = c.loadAt(order); err != nil {
+			return
+		}
+		number = c.temporary("number", b.Cast(dtype.Int, number))
+		is := b.Op(core.LogicalAndOp, b.Op(core.GeOp, number, b.Number(dtype.Int, 0)), b.Op(core.LtOp, number, b.Index(dtype.Int, count)))
+		err = c.choose(b.Let(c.name("is"), is, scalar.Facts{Lo: 0, Hi: 1, Divisor: 1}), func() error {
+			value.at[0] = c.position(number, count)
+			src, err := source(value)
+			if err != nil {
+				return err
+			}
+			slice := b.Local(c.name("slice"), b.Kernel().Buffers[src.Buffer].DType, int64(width))
+			b.Add(kir.Move{Dst: b.Vector(width, slice, lane(0)), Src: src})
+			for i := range width {
+				b.Store(b.Op(core.AddOp, b.Load(sums, lane(i)), b.Cast(wide, b.Load(slice, lane(i)))), sums, lane(i))
+			}
+			return nil
+		}, func() error { return nil })
+	})
+	if err != nil {
+		return err
+	}
+	for i, dst := range dsts {
+		c.assign(dst, b.Cast(t, b.Load(sums, lane(i))))
+	}
+	return nil
+}
+
+// placeAmong returns what operand 2 of e has at a place, from 0 to count.
+func (c *context) placeAmong(e *core.Expr, at, count index) (index, error) {
+	b, begin := c.b, c.operand(e, 2)
+	begin.at[0] = at
+	x, err := c.loadAt(begin)
+	if err != nil {
+		return at, err
+	}
+	x = b.Op(core.MinimumOp, b.Op(core.MaximumOp, b.Cast(dtype.Int, x), b.Number(dtype.Int, 0)), b.Index(dtype.Int, count))
+	return c.position(c.temporary("place", x), c.t.Add(count, c.t.Int(1))), nil
+}
+
 // each emits body for the numbers below n, in a loop unless there is one.
 func (l *lowering) each(n index, body func(i index) error) (err error) {
 	if n == l.t.Int(1) {

@@ -135,7 +135,8 @@ func (l *lowering) vectorLookup(id core.ExprID, a core.AxisID, width int64) erro
 	e := l.f.Expr(id)
 	v, name := e.Out[0], l.f.Name(e.Out[0])
 	k, _ := e.IndexedRead()
-	var rows [][]index // by element, where it lies along the axes that the positions run along
+	var rows [][]index      // by element, where it lies along the axes that the positions run along
+	var first []kir.ValueID // of a sum of slices: what it begins with
 	dsts, _, whole, err := l.neighbours(id, a, width, func(c *context, id core.ExprID) (dst, src kir.Access, g guard, err error) {
 		if g, err = c.guard(id, false); err == nil {
 			dst, err = c.write(v)
@@ -144,6 +145,11 @@ func (l *lowering) vectorLookup(id core.ExprID, a core.AxisID, width int64) erro
 			var at []index
 			at, err = c.lookedUpBy(e, k.Index)
 			rows = append(rows, at)
+		}
+		if err == nil && e.Op == core.SumSlicesOp {
+			var x kir.ValueID
+			x, err = c.load(e, 0)
+			first = append(first, x)
 		}
 		return dst, dst, g, err
 	})
@@ -163,6 +169,9 @@ func (l *lowering) vectorLookup(id core.ExprID, a core.AxisID, width int64) erro
 	dst := dsts[0]
 	return c.under(&guarded{id: id, g: whole.guard}, l.holds(whole.guard), func() error {
 		dst.Width = int(width)
+		if e.Op == core.SumSlicesOp {
+			return c.sumSlices(e, dsts, func(i int) (kir.ValueID, error) { return first[i], nil }, func(at operand) (kir.Access, error) { return l.lookedUp(e, at, dst, a) })
+		}
 		return c.lookup(e, dst, func(first operand) (kir.Access, error) { return l.lookedUp(e, first, dst, a) })
 	})
 }

@@ -103,8 +103,8 @@ func (s *Scheduled) Recompute(v core.ValID, uses []core.ValID) (core.ValID, erro
 	default:
 		return core.NoVal, core.InvalidArgumentf("%s(): %s is the result of %s(), which is not computed element by element", call, s.name(v), e.Called.Name)
 	}
-	if s.f.Expr(id).Op == core.ScatterOp {
-		return core.NoVal, core.InvalidArgumentf("%s(): %s is the result of scatter(), which may write to the memory of its operand", call, s.name(v))
+	if op := s.f.Expr(id).Op; op.Updates() {
+		return core.NoVal, core.InvalidArgumentf("%s(): %s is the result of %s(), which may write to the memory of its operand", call, s.name(v), op.Name)
 	}
 	readers, err := s.readersAmong(call, v, uses)
 	if err != nil {

@@ -43,6 +43,8 @@ var opaqueOps = map[*core.OpInfo]opaqueOp{
 	core.ScatterOp:            scatter,
 	core.EmbeddingFwdOp:       embedding,
 	core.IndexPutAccumulateOp: accumulate,
+	core.GroupPositionsOp:     groupPositions,
+	core.SumSlicesOp:          sumSlices,
 	core.ArgsortOp:            argsort,
 	core.TopkOp:               topk,
 	core.MatmulOp:             matmul,

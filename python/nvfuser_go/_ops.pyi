@@ -11,12 +11,25 @@ _Number = Scalar | bool | int | float | complex
 _Operand = TensorView | _Number
 _Extent = Scalar | int
 
+def _group_positions(index: TensorView, size: _Extent) -> tuple[TensorView, TensorView]:
+    """The numbers of the elements of index (Int) in ascending order of the elements, equal ones in their order, with
+    those last that are negative or not less than size; and size + 1 places in that order (Int): where each position
+    from 0 on begins, and where the last one ends. index is of an integer type and has one dimension. A pass makes it of
+    index_put_accumulate(); nvFuser has no such operation."""
+
 def _max_exp_sum(arg: TensorView, dims: int | Sequence[int]) -> tuple[TensorView, TensorView]:
     """The largest of the elements of arg along dims, as of max(), and the sum of exp(x - max) over them. arg is
     floating-point; types narrower than Float are converted to Float, which the results are then. The sum is NaN where
     the largest element is NaN or infinite; of no elements the results are -inf and 0. dims must name a dimension.
     Passes write max() and a sum of exp() as this; nvFuser has no such operation. M. Milakov, N. Gimelshein, Online
     normalizer calculation for softmax (2018)."""
+
+def _sum_slices(acc: TensorView, order: TensorView, begin: TensorView, value: TensorView) -> TensorView:
+    """A copy of acc to which slices of value along dimension 0 are added: to slice i those whose numbers are in
+    order from place begin[i] to before begin[i+1]; begin ascends. Numbers that value has no slice of are left out, and
+    so are places that order does not have. order has the size of value in dimension 0, and begin one element more than
+    that of acc; both are of Int. Sums are as those of index_put_accumulate(), of which a pass makes it; nvFuser has no
+    such operation."""
 
 @overload
 def abs(x: _Number) -> Scalar:

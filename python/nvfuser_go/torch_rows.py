@@ -244,6 +244,29 @@ def index_put_accumulate(acc: Tensor, index: Tensor, value: Tensor) -> Tensor:
     return result[:-1]
 
 
+def group_positions(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The numbers of the elements of index in order of them, and where each position begins there; see the op table."""
+    positions, valid = _positions(index, size)
+    positions = torch.where(valid, positions, size)
+    if size < 2**31 - 1:
+        positions = positions.int()
+    ordered, order = torch.sort(positions, stable=True)
+    places = torch.arange(size + 1, dtype=positions.dtype, device=index.device)
+    return order, torch.searchsorted(ordered, places)
+
+
+def sum_slices(acc: Tensor, order: Tensor, begin: Tensor, value: Tensor) -> Tensor:
+    """Slices of value added to those of acc; what order and begin say is what they are of an index, or less."""
+    count, rows = order.shape[0], acc.shape[0]
+    if count == 0 or rows == 0:
+        return acc.clone(memory_format=torch.contiguous_format)
+    begin = begin.clamp(0, count)
+    numbers = torch.arange(count, device=acc.device)
+    places = torch.searchsorted(begin, numbers, right=True) - 1
+    is_some = (order >= 0) & (order < count)
+    return index_put_accumulate(acc, torch.where(is_some, places, -1), _slices(value, torch.where(is_some, order, 0)))
+
+
 def _add_slices(to: Tensor, positions: Tensor, value: Tensor) -> Tensor:
     """Adds slices in the order of positions: torch sorts those on a CUDA device, and goes along them on the CPU."""
     if to.device.type == "cpu":

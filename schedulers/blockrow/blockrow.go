@@ -124,6 +124,11 @@ func find(g *scheduler.Segment) facts {
 	if err := scheduler.CheckClasses(f, name, isTaken); err != nil {
 		return facts{err: err}
 	}
+	for _, e := range lines {
+		if e.Op == core.GroupPositionsOp {
+			return refuse("operation", e.Out[0], "%s is the result of %s(), whose results are of two lengths", f.Name(e.Out[0]), e.Op.Name)
+		}
+	}
 	m, err := g.Mapping()
 	if err != nil {
 		return facts{err: err}

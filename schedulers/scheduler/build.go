@@ -18,7 +18,7 @@ import (
 func Build(f *core.Fusion, finish func(*schedule.Scheduled) error) (*schedule.Scheduled, error) {
 	s, err := build(f, finish, func(e *core.Expr, k int) bool {
 		if e.Op.Class == core.Gather {
-			return isIndex(f, e, k)
+			return isIndex(f, e, k) || isBegun(f, e, k)
 		}
 		return e.Op.Class != core.Resize
 	})
@@ -38,6 +38,12 @@ func isIndex(f *core.Fusion, e *core.Expr, k int) bool {
 	x, ok := e.IndexedRead()
 	args := f.TensorArgs(e)
 	return ok && k == x.Index && args[k] != args[x.Table]
+}
+
+// isBegun reports whether tensor operand k of e is what its result begins as, and no more.
+func isBegun(f *core.Fusion, e *core.Expr, k int) bool {
+	args := f.TensorArgs(e)
+	return k == 0 && e.Op.Updates() && !slices.Contains(args[1:], args[0])
 }
 
 func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(e *core.Expr, k int) bool) (*schedule.Scheduled, error) {

@@ -499,6 +499,33 @@ def accumulations(row: dict, dtype: DataType) -> list[Case]:
     return out
 
 
+def groupings(row: dict, dtype: DataType) -> list[Case]:
+    given = [([2, 0, 2, 9, -1, 1, 2], 3), ([0, 0, 0], 1), ([4, 5], 0), ([], 4), ([1], 3)]
+    out = []
+    for i, (index, size) in enumerate(given):
+        if i % 4 == 3:  # of UInt64 there are no negative ones
+            index = [abs(n) for n in index]
+        out.append(Case({"index": Tensor((len(index),), INDEX_TYPES[i % 4], index), "size": size}))
+    return out
+
+
+def sums_of_slices(row: dict, dtype: DataType) -> list[Case]:
+    given = [
+        ((3, 5), [2, 0, 1, 3], [0, 1, 1, 4]),
+        ((2, 2, 4), [1, 0, 2], [0, 3, 3]),
+        ((4,), [0, 5, -1, 2, 2], [-1, 2, 4, 7, 9]),  # numbers and places that there are none of
+        ((2, 3), [], [0, 0, 0]),
+        ((2, 0), [0], [0, 1, 1]),
+        ((0, 3), [0], [0]),
+    ]
+    out = []
+    for shape, order, begin in given:
+        args = {"acc": Tensor(shape, dtype), "order": Tensor((len(order),), D.Int, order)}
+        args |= {"begin": Tensor((len(begin),), D.Int, begin), "value": Tensor((len(order), *shape[1:]), dtype)}
+        out.append(Case(args, length=len(order) + 1))
+    return out
+
+
 def astuple_shape(t: Tensor) -> tuple:
     return t.shape, t.dtype, t.values, t.special
 
@@ -741,6 +768,8 @@ GENERATORS: dict[str, Callable] = {
     "take_along_axis": gathers,
     "scatter": scatters,
     "index_put_accumulate": accumulations,
+    "_group_positions": groupings,
+    "_sum_slices": sums_of_slices,
     "embedding_fwd": embeddings,
     "triu": triangles,
     "full": fulls,

@@ -58,7 +58,7 @@ def saturated(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 # Rows that may give either zero where both are right.
-EITHER_ZERO = {"maximum", "minimum", "clamp", "erfcinv", "relu", "lerp"}
+EITHER_ZERO = {"maximum", "minimum", "clamp", "erfcinv", "relu", "lerp", "_sum_slices"}
 
 # ---- Promotion ----
 
@@ -255,6 +255,8 @@ def result_types(row: dict, args: dict) -> list[torch.dtype]:
         return [accumulated(first.dtype)]
     if name == "argsort":
         return [torch.int64]
+    if name == "_group_positions":
+        return [torch.int64, torch.int64]
     if name == "topk":
         return [first.dtype, torch.int64]
     if name == "embedding_fwd":
