@@ -105,6 +105,7 @@ type printer struct {
 	asBool    []bool // Bool buffers that are declared as bool
 	scalars   []bool // Local buffers of one element
 	inWords   []bool // Local buffers of BFloat16 that vectors fill
+	initial   string // what registers hold before anything is stored there
 
 	hoisted     map[scalar.ID]string      // expressions that have a name here
 	sums        map[scalar.ID][]scalar.ID // of them those that begin with a term
@@ -163,6 +164,9 @@ func newPrinter(k *kir.Kernel, o Options) *printer {
 			p.inWords[m.Dst.Buffer] = b.Registers && b.DType == dtype.BFloat16 && b.Align >= 4 && k.Scalars.Facts(b.Size).Divisor%2 == 0
 		}
 	})
+	if p.needsDefined() {
+		p.initial = " = {}"
+	}
 	return p
 }
 

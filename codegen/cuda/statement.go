@@ -300,7 +300,7 @@ func (p *printer) declare(id kir.BufferID) {
 		return
 	}
 	if p.scalars[id] {
-		p.line("%s %s;", stored, name)
+		p.line("%s %s%s;", stored, name, p.initial)
 		return
 	}
 	n, ok := p.k.Scalars.ConstInt(b.Size)
@@ -311,7 +311,7 @@ func (p *printer) declare(id kir.BufferID) {
 	if b.Align > b.DType.Size() {
 		align = fmt.Sprintf("alignas(%d) ", b.Align)
 	}
-	p.line("%s%s %s[%d];", align, stored, name, max(n, 1))
+	p.line("%s%s %s[%d]%s;", align, stored, name, max(n, 1), p.initial)
 }
 
 func (p *printer) assign(s *kir.Assign) {

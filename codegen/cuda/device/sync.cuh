@@ -172,6 +172,7 @@ __device__ inline void waitForArrivals(long long* word) {
         : "r"(address)
         : "memory");
   } while (!done);
+  __syncwarp(); // what a lane has sent to its own block: racecheck takes nothing else for an order within a warp
 #else
   host::clusterBarrier();
 #endif
