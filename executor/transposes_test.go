@@ -26,6 +26,9 @@ func randomTranspose(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
 	if most > 8 {
 		sizes[r.IntN(len(sizes))] *= 1 + r.Int64N(min(most, 12))
 	}
+	if r.IntN(5) == 0 { // a matrix of which the rows begin anywhere, mostly
+		sizes = []int64{128 + r.Int64N(44), 128 + r.Int64N(38)}
+	}
 	types := []string{"bf16", "f32", "bf16", "f32", "f16", "f64", "i64", "c64", "bool", "i32", "c128"}
 	type tensor struct {
 		dtype string
@@ -142,7 +145,7 @@ func TestDeviceTransposes(t *testing.T) {
 				_, choice, _ = strings.Cut(choice, "chosen: ")
 				choice, _, _ = strings.Cut(choice, "\n")
 				chosen[choice]++
-				for _, kind := range []string{"transpose", "pointwise", "all"} {
+				for _, kind := range []string{"transpose", "pointwise", "all", "windows"} {
 					if strings.Contains(choice, kind) {
 						chosen[kind]++
 					}
@@ -155,7 +158,7 @@ func TestDeviceTransposes(t *testing.T) {
 			t.Fatalf("program %d\n%s", k, c.Fusion)
 		}
 	}
-	for _, kind := range []string{"transpose", "pointwise", "all"} {
+	for _, kind := range []string{"transpose", "pointwise", "all", "windows"} {
 		t.Log(kind, chosen[kind])
 	}
 	t.Log(chosen)

@@ -247,6 +247,9 @@ func (l *lowering) flattened(body []*schedule.Nest, around [][]core.AxisID) ([]*
 
 // node emits a loop or a statement.
 func (l *lowering) node(n *schedule.Nest, around []core.AxisID) error {
+	if is, err := l.windowed(n); is {
+		return err
+	}
 	if n.Axis == core.NoAxis {
 		return l.statement(n.Expr)
 	}
@@ -369,6 +372,9 @@ func (l *lowering) declare(v core.ValID) error {
 	memory := l.s.Memory(v)
 	if memory == schedule.Global {
 		return nil
+	}
+	if l.s.HoldsWindow(v) {
+		return l.newWindow(v)
 	}
 	shape := l.slots(v)
 	for _, a := range l.tensors[v].storage.axes {

@@ -30,6 +30,11 @@ func (a *Analysis) checkMemory() error {
 		case set && !a.tensors[v].storage.set:
 			return a.refuse("allocation", v, "%s has an allocation domain and is computed in loops that run over more than its axes: inline less", name)
 		}
+		if a.s.HoldsWindow(v) {
+			if err := a.checkWindow(v); err != nil {
+				return err
+			}
+		}
 		switch kind := a.s.CopyKind(v); {
 		case len(a.s.Swizzles(v)) > 0 && !a.canSwizzle(v):
 			return a.refuse("swizzle", v, "%s is swizzled along an axis that it does not store: loops left of where it is inlined, or of blocks, take no room", name)

@@ -159,6 +159,9 @@ func (c *context) write(w core.ValID) (kir.Access, error) {
 
 // at returns the access to an element of w at coordinates along its storage.
 func (c *context) at(w core.ValID, coords []index) kir.Access {
+	if x := c.windows[w]; x != nil {
+		return c.b.At(c.buffers[w], x.place(c.lowering, coords)...)
+	}
 	return c.b.At(c.buffers[w], append(c.slot(w), c.swizzled(w, coords)...)...)
 }
 

@@ -126,6 +126,7 @@ type lowering struct {
 	numLoops      int
 	numNames      int
 	limited       map[core.ValID]limit
+	windows       map[core.ValID]*window     // that are declared
 	exchanged     map[core.ExprID]*exchange  // combined and not stored yet
 	serial        *serialLoop                // the innermost one that is open
 	results       map[kir.BufferID]fold      // in registers, of reductions that keep one value
@@ -156,7 +157,7 @@ func newLowering(a *Analysis, o Options) *lowering {
 	}
 	b := kir.NewBuilder(o.Name, dtype.Int)
 	b.Kernel().Launch.Resident = a.s.ResidentBlocks()
-	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}, exchanged: map[core.ExprID]*exchange{}, results: map[kir.BufferID]fold{}, additions: map[kir.BufferID]*addition{}, alike: map[core.ExprID]bool{}, below: map[index]index{}, reads: map[core.ValID][]touch{}, writes: map[core.ValID][]touch{}}
+	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}, windows: map[core.ValID]*window{}, exchanged: map[core.ExprID]*exchange{}, results: map[kir.BufferID]fold{}, additions: map[kir.BufferID]*addition{}, alike: map[core.ExprID]bool{}, below: map[index]index{}, reads: map[core.ValID][]touch{}, writes: map[core.ValID][]touch{}}
 	l.arguments = newArguments(l)
 	return l
 }

@@ -37,6 +37,9 @@ func (a *Analysis) storageOf(v core.ValID) storage {
 	if memory == schedule.Global {
 		return storage{axes: a.stored(a.allocation(v)), compact: true, set: true}
 	}
+	if a.s.HoldsWindow(v) {
+		return storage{axes: a.windowAxes(v), position: a.s.Position(v), compact: true, set: true}
+	}
 	st := storage{}
 	circular := a.s.Buffering(v).Stages > 0 // allocated at its loop, see pipelined
 	for st.position < a.s.Position(v) && (circular || !unrolls(a.m.Parallel(loop[st.position]))) {

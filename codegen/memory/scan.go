@@ -332,6 +332,9 @@ func (p *plan) conflict(e *entry, y *access, here footprint) *conflict {
 	if (global || p.k.Buffers[x.buffer].Distinct) && x.way == written && x == y {
 		return nil
 	}
+	if same && p.k.Buffers[x.buffer].Once && x.way == written && y.way == written {
+		return nil
+	}
 	c := conflict{before: *e, after: y.at, buffer: y.buffer}
 	var there footprint
 	if same {

@@ -456,13 +456,13 @@ func (t *Table) Divides(d, n ID) bool {
 	return t.dividesTerms(dc, df, &s) || len(df) == 0 && t.withoutRemainders(&s, dc) && t.dividesTerms(dc, df, &s)
 }
 
-// withoutRemainders puts a in place of each a % m of s where d divides m, which changes s by
-// a multiple of d, and reports whether there was one.
+// withoutRemainders puts c*a in place of each c*(a % m) of s where d divides c*m, which changes
+// s by a multiple of d, and reports whether there was one.
 func (t *Table) withoutRemainders(s *sum, d int64) bool {
 	open, found := sum{dt: s.dt, constant: s.constant}, false
 	for _, x := range s.terms {
 		if t.Op(x.product) == Mod {
-			if m, isConst := t.ConstInt(t.Args(x.product)[1]); isConst && m > 0 && m%d == 0 && s.plain() {
+			if m, isConst := t.ConstInt(t.Args(x.product)[1]); isConst && m > 0 && divides(d/gcd(x.coef, d), m) && s.plain() {
 				t.open(&open, part{t.Args(x.product)[0], x.coef})
 				found = true
 				continue
@@ -470,9 +470,37 @@ func (t *Table) withoutRemainders(s *sum, d int64) bool {
 		}
 		open.terms = append(open.terms, x)
 	}
+	for i, x := range open.terms {
+		open.terms[i] = t.undivided(x, s.terms)
+	}
 	open.merge()
 	*s = open
 	return found
+}
+
+// undivided returns a term that equals x: where x is c*n times a product with a/n, and n divides
+// a, c times that with a, if some term of like has that product.
+func (t *Table) undivided(x term, like []term) term {
+	factors, coef := slices.Clone(t.factors(x.product)), x.coef
+	for i, f := range factors {
+		if t.Op(f) != FloorDiv {
+			continue
+		}
+		n, isConst := t.ConstInt(t.Args(f)[1])
+		if a := t.Args(f)[0]; isConst && n > 1 && divides(n, t.facts[a].Divisor) && coef%n == 0 {
+			factors[i], coef = a, coef/n
+		}
+	}
+	if coef == x.coef {
+		return x
+	}
+	slices.Sort(factors)
+	for _, y := range like {
+		if slices.Equal(t.factors(y.product), factors) {
+			return term{y.product, coef}
+		}
+	}
+	return x
 }
 
 // dividesTerms reports whether dc times the factors df divides each term of s.

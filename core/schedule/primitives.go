@@ -93,6 +93,10 @@ var table = []Primitive{
 	{Name: "hold_packed", Method: true,
 		Does: "Lets each loop that reads the tensor, which is in registers, take its elements from there, so that what an earlier loop made of them is not kept in more registers.",
 		do:   func(c *call) error { return c.s.HoldPacked(c.tensor) }},
+	{Name: "hold_window", Method: true,
+		Does: "Lets the tensor, a copy of an input in shared memory, hold all elements of each row from the first to the last that a block has, " +
+			"which its threads load together, 16 bytes at a time, wherever the rows begin.",
+		do: func(c *call) error { return c.s.HoldWindow(c.tensor) }},
 	{Name: "keep", Method: true, Parameters: parameters{required("earlier", TensorParameter), required("loop", IntegerParameter), required("kept", IntegerParameter), optional("warm", IntegerParameter)},
 		Does: "Lets the tensor, a copy of one in global memory, take the elements of the last kept iterations of its loop axis at place loop from shared memory, " +
 			"where earlier, a copy of the same, leaves them. The loop runs from the last iteration to the first; those of warm iterations before are to stay in the second cache.",

@@ -114,6 +114,7 @@ type tensor struct {
 	swizzle   []Swizzle
 	buffering Buffering
 	packed    bool // later readers take the elements from where they are held
+	window    bool // its elements are those of a box that a block loads
 	keeping   Keeping
 }
 
@@ -191,7 +192,7 @@ func (s *Scheduled) takeMapping() *Mapping {
 
 func (t *tensor) equal(o *tensor) bool {
 	return (t.alloc == nil) == (o.alloc == nil) && slices.Equal(t.alloc, o.alloc) && slices.Equal(t.contig, o.contig) && t.memory == o.memory &&
-		t.position == o.position && t.copyKind == o.copyKind && t.cacheHint == o.cacheHint && slices.Equal(t.swizzle, o.swizzle) && t.buffering == o.buffering && t.packed == o.packed && t.keeping == o.keeping
+		t.position == o.position && t.copyKind == o.copyKind && t.cacheHint == o.cacheHint && slices.Equal(t.swizzle, o.swizzle) && t.buffering == o.buffering && t.packed == o.packed && t.window == o.window && t.keeping == o.keeping
 }
 
 // grow makes room for what was added to the fusion.
@@ -264,6 +265,7 @@ func (s *Scheduled) Swizzles(v core.ValID) []Swizzle  { return s.tensors[v].swiz
 func (s *Scheduled) Buffering(v core.ValID) Buffering { return s.tensors[v].buffering }
 func (s *Scheduled) Keeping(v core.ValID) Keeping     { return s.tensors[v].keeping }
 func (s *Scheduled) HoldsPacked(v core.ValID) bool    { return s.tensors[v].packed }
+func (s *Scheduled) HoldsWindow(v core.ValID) bool    { return s.tensors[v].window }
 func (s *Scheduled) kind(a core.AxisID) core.AxisKind { return s.f.Axis(a).Kind }
 func (s *Scheduled) extent(a core.AxisID) scalar.ID   { return s.f.Axis(a).Extent }
 func (s *Scheduled) isInput(v core.ValID) bool        { return s.f.Val(v).Input }

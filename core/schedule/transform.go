@@ -415,6 +415,8 @@ func (s *Scheduled) SetMemory(v core.ValID, m Memory) error {
 	switch t := &s.tensors[v]; {
 	case m != Shared && len(t.swizzle) > 0:
 		return core.InvalidArgumentf("set_memory_type(): %s has a swizzle, which is for shared memory", s.name(v))
+	case m != Shared && t.window:
+		return core.InvalidArgumentf("set_memory_type(): %s holds a window, which is in shared memory", s.name(v))
 	case m != Local && t.packed:
 		return core.InvalidArgumentf("set_memory_type(): %s is held packed in registers", s.name(v))
 	case m == Global && t.buffering != (Buffering{}):
@@ -431,6 +433,9 @@ func (s *Scheduled) SetAllocation(v core.ValID, axes []core.AxisID, contig []cor
 	const call = "set_allocation_domain"
 	if contig != nil && len(contig) != len(axes) {
 		return core.InvalidArgumentf("%s(): %d contiguity flags for %d axes of %s", call, len(contig), len(axes), s.name(v))
+	}
+	if s.tensors[v].window {
+		return core.InvalidArgumentf("%s(): %s holds a window, which lies as the input does", call, s.name(v))
 	}
 	if err := s.covers(call, v, s.f.Val(v).Domain.Logical, axes); err != nil {
 		return err
@@ -545,6 +550,30 @@ func (s *Scheduled) HoldPacked(v core.ValID) error {
 	return nil
 }
 
+// HoldWindow says that v, a copy of an input in shared memory, holds a window of it: of each
+// row all elements from the first to the last that a block has in the loops of v, and those
+// beside them that lie in the same 16 bytes. The threads of a block load it together,
+// 16 bytes at a time, whatever the loops of v that are not of blocks; the rows may begin anywhere.
+func (s *Scheduled) HoldWindow(v core.ValID) error {
+	if why := s.noWindow(v); why != "" {
+		return core.InvalidArgumentf("hold_window(): %s", why)
+	}
+	s.tensors[v].window = true
+	return nil
+}
+
+// noWindow returns why v cannot hold a window, else "".
+func (s *Scheduled) noWindow(v core.ValID) string {
+	t, d := &s.tensors[v], s.f.Val(v).Def
+	switch {
+	case d == core.NoExpr || s.f.Expr(d).Op != core.SetOp || !s.isInput(s.f.TensorArgs(s.f.Expr(d))[0]) || t.memory != Shared:
+		return fmt.Sprintf("%s is not a copy of an input in shared memory", s.name(v))
+	case t.alloc != nil || len(t.swizzle) > 0 || t.buffering != (Buffering{}):
+		return fmt.Sprintf("%s has an allocation domain, a swizzle or a circular buffer of its own: a window lies as the input does", s.name(v))
+	}
+	return ""
+}
+
 // Keep lets v, a copy of a tensor in global memory, take the elements of the last iterations
 // of its loop at place loop, which then come last, after the others from the last to the
 // first, from where earlier, a copy of the same, left them: in shared memory those of kept iterations, in the second
@@ -588,6 +617,8 @@ func (s *Scheduled) SetBuffering(v core.ValID, stages, prefetch int) error {
 	switch {
 	case s.isInput(v) || s.tensors[v].memory == Global:
 		return core.InvalidArgumentf("circular_buffer(): %s is in global memory", s.name(v))
+	case s.tensors[v].window:
+		return core.InvalidArgumentf("circular_buffer(): %s holds a window, of which there is one", s.name(v))
 	case stages < 2 || prefetch < 1 || prefetch >= stages:
 		return core.InvalidArgumentf("circular_buffer(): %d stages with a prefetch distance of %d; 1 <= distance < stages must hold", stages, prefetch)
 	}

@@ -171,6 +171,11 @@ func (w *verifier) memory(v core.ValID) {
 	if t.packed && (t.memory != Local || s.isInput(v)) {
 		w.bad("%s is held packed in %v memory", s.name(v), t.memory)
 	}
+	if t.window {
+		if why := s.noWindow(v); why != "" {
+			w.bad("%s", why)
+		}
+	}
 	if t.keeping != (Keeping{}) {
 		if why := s.notKept(v, t.keeping); why != "" {
 			w.bad("%s", why)

@@ -152,6 +152,24 @@ func (p *Space) PitchOf(from int, e, rows int64) Pitch {
 	return h
 }
 
+// AlignedPitch returns the pitch of loops over the places from from on in steps of e elements that
+// begin where memory is aligned, in another place of each row ([schedule.Scheduled.AlignRows]):
+// tensors that lie in memory as the space does, without a gap, have accesses as wide as their
+// addresses allow, and others single elements. Its costs are not known.
+func (p *Space) AlignedPitch(from int, e int64) Pitch {
+	h := Pitch{Elements: e, from: from}
+	for k := range p.Tensors {
+		t, w := &p.Tensors[k], int64(1)
+		if p.IsFull(t) && p.reach(t, 0).run == p.Size(0, len(p.Extents)) {
+			for 2*w <= e && 2*w*t.Bytes <= min(vectorBytes, t.Aligned) {
+				w *= 2
+			}
+		}
+		h.Widths = append(h.Widths, w)
+	}
+	return h
+}
+
 // Cheapest returns the pitch of least cost of loops with a break at from, the one
 // of fewer elements if there are two.
 func (p *Space) Cheapest(from int, rows int64) Pitch {

@@ -85,9 +85,13 @@ func (b *builder) parallelize(reference core.ValID) error {
 				n.unswitch("step", steps)
 			}
 		}
+		if b.Window {
+			n.names = append(n.names, "row")
+		}
 		n.names = append(n.names, "thread")
 		n.run("block", schedule.BIDx)
 		n.run("step", schedule.Unroll)
+		n.run("row", schedule.TIDy)
 		n.run("thread", schedule.TIDx)
 		return n.Err
 	}
@@ -109,7 +113,19 @@ func (b *builder) parallelize(reference core.ValID) error {
 			}
 		}
 	}
-	return scheduler.Finish(s, reference)
+	if b.Resident > 0 {
+		s.SetResidentBlocks(int(b.Resident))
+	}
+	if err := scheduler.ParallelizeLike(s, reference, nil); err != nil {
+		return err
+	}
+	var inside []core.AxisID
+	for _, x := range b.exchanges {
+		if b.Window { // it is loaded once in a block
+			inside = append(inside, s.Loop(x.tile)[1])
+		}
+	}
+	return s.InlineMost(nil, inside)
 }
 
 // isFar reports whether v is in loops along the memory of a far tensor.
@@ -120,6 +136,9 @@ func (b *builder) isFar(v core.ValID) bool {
 // exchange makes the copies of the far tensor t.
 func (b *builder) exchange(t *space.Tensor) error {
 	f := b.s.Fusion()
+	if b.Window {
+		return b.window(f.Inputs()[t.Place])
+	}
 	x := exchange{isOutput: t.IsOutput, bytes: t.Bytes}
 	var err error
 	after := func(v core.ValID, uses ...core.ValID) core.ValID {
@@ -147,6 +166,23 @@ func (b *builder) exchange(t *space.Tensor) error {
 	return err
 }
 
+// window makes the copies of the far input v, of which a block has a window.
+func (b *builder) window(v core.ValID) error {
+	tile, err := b.s.CacheAfter(v, nil)
+	if err != nil {
+		return err
+	}
+	read, err := b.s.CacheAfter(tile, nil)
+	if err != nil {
+		return err
+	}
+	if err := b.s.SetMemory(tile, schedule.Shared); err != nil {
+		return err
+	}
+	b.exchanges = append(b.exchanges, exchange{moved: core.NoVal, turned: core.NoVal, tile: tile, read: read})
+	return b.s.HoldWindow(tile)
+}
+
 // referenceLoops returns the tensor of near loops that has all axes of the space.
 func (b *builder) referenceLoops() core.ValID {
 	f := b.s.Fusion()
@@ -167,6 +203,9 @@ func (b *builder) tiles(v core.ValID) error {
 	}
 	n := scheduler.Nest{Schedule: b.s, Tensor: v}
 	n.Reorder(moves)
+	if b.Window && n.Err == nil {
+		n.Err = b.s.AlignRows(v, b.farAt, b.nearAt, b.sector())
+	}
 	n.Merge(b.nearAt, len(b.near.Order)-b.nearAt)
 	n.Merge(b.farAt, b.nearAt-b.farAt)
 	if b.Whole && n.Err == nil {
@@ -179,7 +218,10 @@ func (b *builder) tiles(v core.ValID) error {
 	if n.Err == nil {
 		n.Err = b.s.Split(v, b.farAt, b.Far, true)
 	}
-	n.Reorder(map[int]int{b.farAt + 1: b.farAt + 2}) // near blocks run fastest
+	n.Reorder(map[int]int{b.farAt + 1: b.farAt + 2}) // near blocks run fastest, and the others in the order of near memory
+	if b.between < b.farAt {
+		n.Reorder(map[int]int{b.farAt: b.between})
+	}
 	n.Merge(0, b.farAt+2)
 	return n.Err
 }
@@ -213,7 +255,10 @@ func (b *builder) steps(reference core.ValID) error {
 
 // far returns the tensors of x that are in loops along the memory of the far tensor.
 func (x *exchange) far() []core.ValID {
-	if x.isOutput {
+	switch {
+	case x.moved == core.NoVal:
+		return nil
+	case x.isOutput:
 		return []core.ValID{x.read, x.turned, x.moved}
 	}
 	return []core.ValID{x.moved, x.turned, x.tile}
@@ -223,6 +268,11 @@ func (x *exchange) far() []core.ValID {
 // memory of near tensors.
 func (b *builder) nearLoops(v core.ValID, isTile bool) error {
 	n := b.pieces(v)
+	if b.Window {
+		n.split("far", b.Far, b.Threads*b.Vector/b.Near, "step", "row")
+		n.split("near", b.Near, b.Vector, "lane", "vector")
+		return n.Err
+	}
 	if isTile {
 		b.lay(n)
 	}
@@ -237,7 +287,7 @@ func (b *builder) nearLoops(v core.ValID, isTile bool) error {
 // columns, the near one into rows of a cell, unless that is whole.
 func (b *builder) pieces(v core.ValID) *nest {
 	n := &nest{scheduler.Nest{Schedule: b.s, Tensor: v}, []string{"block", "far", "near"}}
-	if !b.Whole {
+	if !b.Whole && !b.Window {
 		n.split("near", b.Near, b.Cell, "cell", "row")
 		n.split("far", b.Far, b.Access, "access", "column")
 	}
@@ -323,6 +373,9 @@ func (b *builder) access(x exchange) error {
 	w := b.Vector
 	if !b.Whole {
 		w = min(w, b.Cell)
+	}
+	if b.Window {
+		w = 1
 	}
 	for w*x.bytes > accessBytes {
 		w /= 2

@@ -18,6 +18,7 @@ type layout struct {
 	near, far *space.Space
 
 	farAt, nearAt int  // the first places of the far run and of the near run, in near
+	between       int  // the first of those outside that near tensors go on along before they do along the far run
 	place         int  // of the reference of the space among the outputs
 	isNearRow     bool // memory of near tensors goes on along the far run where a near run ends
 }
@@ -67,12 +68,15 @@ func newLayout(f *core.Fusion, p *space.Space) (*layout, error) {
 		isLong := min(near.size(p), far.size(p))*t.Bytes >= leastPiece // else a cache has it
 		return matters(p, t) && p.Inner(t) == far.inner && (p.IsFull(t) || isLong && along(p, t, near.run) && along(p, t, far.run))
 	}
+	between := near.until(p, far)
 	var outside []int
 	for k := range p.Extents {
-		if !slices.Contains(near.run, k) && !slices.Contains(far.run, k) {
+		if !slices.Contains(near.run, k) && !slices.Contains(far.run, k) && !slices.Contains(between, k) {
 			outside = append(outside, k)
 		}
 	}
+	l.between = len(outside)
+	outside = append(outside, between...)
 	l.near = p.Arranged(slices.Concat(outside, far.run, near.run), func(t *space.Tensor) bool { return !isFar(t) })
 	l.far = p.Arranged(slices.Concat(outside, near.run, far.run), isFar)
 	l.farAt, l.nearAt = len(outside), len(outside)+len(far.run)
@@ -152,6 +156,19 @@ func (g *group) size(p *space.Space) int64 {
 		n *= p.Extents[k]
 	}
 	return n
+}
+
+// until returns the places that g goes on along before it does along the run of other, from the
+// outermost; none if it does not.
+func (g *group) until(p *space.Space, other *group) []int {
+	var places []int
+	for k := p.Outside(g.largest, g.run[0]); k >= 0 && !slices.Contains(places, k); k = p.Outside(g.largest, k) {
+		if slices.Contains(other.run, k) {
+			return places
+		}
+		places = slices.Insert(places, 0, k)
+	}
+	return nil
 }
 
 // isRow reports whether a run of g is short, and g goes on along that of other where it ends.

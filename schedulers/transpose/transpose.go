@@ -13,6 +13,9 @@
 //
 //   - The tile of a far tensor lies as the near group does in memory, in vectors that no
 //     swizzle tears apart.
+//   - Where rows of a matrix begin anywhere in memory, the tile of a far input is a window of
+//     it ([schedule.Scheduled.HoldWindow]), and steps along near rows begin where memory is
+//     aligned ([schedule.Scheduled.AlignRows]): no block writes a part of a sector.
 //   - Tensors that have not an element for each point, or that lie along a third
 //     dimension, are read and written in the loops of the near group, element by element.
 //
@@ -36,6 +39,10 @@ type Params struct {
 	Access    int64 // elements of an access along the memory of the far group
 	Unswitch  bool  // threads test once whether all that they move is there
 	Cell      int64 // elements of a vector of the tile, along the memory of the near group
+	// Window: tiles are windows of inputs, which lie as those do, and the steps begin where
+	// memory of the near group is aligned.
+	Window   bool
+	Resident int64 // blocks that fit a processor at a time, at least; 0: nothing is asked
 }
 
 func (p Params) String() string {
@@ -44,6 +51,9 @@ func (p Params) String() string {
 		near = "all " + near
 	}
 	text := fmt.Sprintf("transpose: tiles of %s by %d, %d threads, steps of %d elements, cells of %d by %d", near, p.Far, p.Threads, p.Vector, p.Cell, p.Access)
+	if p.Window {
+		text += ", windows"
+	}
 	if p.Unswitch {
 		text += ", unswitched"
 	}
@@ -51,7 +61,12 @@ func (p Params) String() string {
 }
 
 // Width is that of [scheduler.Vectorized].
-func (p Params) Width() int64 { return max(p.Vector, p.Access, p.Cell) }
+func (p Params) Width() int64 {
+	if p.Window {
+		return accessBytes
+	}
+	return max(p.Vector, p.Access, p.Cell)
+}
 
 const name = "transpose"
 
@@ -105,7 +120,7 @@ func (a *analysis) recipe(q Params) string {
 	for i := range l.far.Tensors {
 		far = append(far, l.far.Tensors[i].Val)
 	}
-	return fmt.Sprint(q, l.near.Reference, l.near.Order, l.nearAt, l.farAt, l.place, far, l.nearPitch(q).Widths)
+	return fmt.Sprint(q, l.near.Reference, l.near.Order, l.nearAt, l.farAt, l.between, l.place, far, l.nearPitch(q).Widths)
 }
 
 // choose returns the choices, of which the first can be applied, or why none can.

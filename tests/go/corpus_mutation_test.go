@@ -386,6 +386,9 @@ func implies(t *scalar.Table, holds, follows scalar.ID) bool {
 	}
 	if t.Op(holds) == scalar.Select { // an and
 		args := t.Args(holds)
+		if not := t.Not(args[0]); holds != follows && t.And(not, args[2]) == holds {
+			return not == follows || implies(t, args[2], follows)
+		}
 		return t.And(args[0], args[1]) == holds && (implies(t, args[0], follows) || implies(t, args[1], follows))
 	}
 	if t.Op(holds) != scalar.Lt || t.Op(follows) != scalar.Lt {

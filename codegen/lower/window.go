@@ -1,0 +1,303 @@
+package lower
+
+import (
+	"slices"
+
+	"nvfuser_go/codegen/kir"
+	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
+)
+
+// windowBytes are those that a thread loads of a window at a time.
+const windowBytes = 16
+
+// A window is what a block has in shared memory of an input: a box, of which the rows lie
+// along the innermost axis of the input in memory. As a row may begin anywhere, a block
+// loads the aligned vectors that have its elements, to where they are aligned as well: the
+// distance of two rows in shared memory is, modulo a vector, that of two rows of the input,
+// and so is where the first one begins. Thus neither side shifts anything.
+//
+// Of a vector that passes the end of a row those elements are loaded that are of it, one by one.
+type window struct {
+	source       kir.BufferID // the input
+	width        int64        // elements of a vector
+	row          int          // axis of the input that rows are counted along; -1: there is one
+	rows, length int64        // elements along that and in a row
+	vectors      int64        // of a row
+	origin       []index      // where the box begins along the axes of the input
+	pitch, phase index        // of rows in shared memory: distance, and where the first one begins
+}
+
+// windowed emits the load of n if that is all of a window, and reports whether it is.
+func (l *lowering) windowed(n *schedule.Nest) (bool, error) {
+	ids := l.inside(n)
+	if len(ids) == 0 || !l.s.HoldsWindow(l.f.Expr(ids[0]).Out[0]) {
+		return false, nil
+	}
+	v := l.f.Expr(ids[0]).Out[0]
+	if len(ids) > 1 {
+		return true, l.refuse("window", v, "%s holds a window and is computed in a loop with others: inline it in loops of blocks alone", l.f.Name(v))
+	}
+	w := l.windows[v]
+	var exist []scalar.ID // else places of blocks are divided by sizes of 0
+	for _, n := range l.b.Kernel().Buffers[w.source].Shape {
+		exist = append(exist, l.t.Lt(l.t.Int(0), n))
+	}
+	return true, l.conditional(l.all(exist), func() error { return l.load(v, w) })
+}
+
+// checkWindow refuses windows that are not one for each block, or not of what nobody writes.
+func (a *Analysis) checkWindow(v core.ValID) error {
+	loop, name := a.s.Loop(v), a.f.Name(v)
+	source := a.f.TensorArgs(a.f.Expr(a.f.Val(v).Def))[0]
+	_, isOverwritten := a.overwritten[source]
+	switch {
+	case isOverwritten:
+		return a.refuse("window", v, "%s holds a window of %s, which is overwritten", name, a.f.Name(source))
+	case slices.ContainsFunc(loop, a.m.IsPromoted):
+		return a.refuse("window", v, "%s holds a window and is computed in loops that run over more than its axes", name)
+	case slices.ContainsFunc(loop[:a.s.Position(v)], func(x core.AxisID) bool { return !a.isOne(x) && !a.parallel(x).IsBlock() }):
+		return a.refuse("window", v, "%s holds a window and is inlined in a loop that is not of blocks", name)
+	}
+	return nil
+}
+
+// windowAxes returns the axes of v that are those of its source in memory.
+func (a *Analysis) windowAxes(v core.ValID) []core.AxisID {
+	source := a.f.TensorArgs(a.f.Expr(a.f.Val(v).Def))[0]
+	var axes []core.AxisID
+	for _, x := range a.stored(a.allocation(source)) {
+		axes = append(axes, a.f.Val(v).Domain.Root[slices.Index(a.f.Val(source).Domain.Logical, x)])
+	}
+	return axes
+}
+
+// newWindow finds the box that blocks have in the loops of v, and declares memory for it.
+func (l *lowering) newWindow(v core.ValID) error {
+	name, e := l.f.Name(v), l.f.Expr(l.f.Val(v).Def)
+	w := &window{row: -1, rows: 1, source: l.buffers[l.f.TensorArgs(e)[0]]}
+	from := &l.b.Kernel().Buffers[w.source]
+	w.width = windowBytes / int64(from.DType.Size())
+	column := len(from.Shape) - 1
+	if n, isConst := l.t.ConstInt(l.strideOf(from, column)); column < 0 || !isConst || n != 1 || from.Align < windowBytes {
+		return l.refuse("window", v, "%s holds a window of %s, of which rows are not dense, or the first element is not known to be at a multiple of %d bytes", name, from.Name, windowBytes)
+	}
+	least, most, err := l.box(v)
+	if err != nil {
+		return err
+	}
+	w.origin = least
+	width := l.t.Int(w.width)
+	for k := range least {
+		n, isConst := l.between(least[k], most[k])
+		// A multiple of vectors before, so that no remainder is of something negative.
+		if before := l.t.Mul(l.t.FloorDiv(least[k], width), width); isConst && n > 1 && k != column {
+			if more, ok := l.between(before, most[k]); ok {
+				least[k], n = before, more
+			}
+		}
+		switch {
+		case !isConst:
+			return l.refuse("window", v, "%s holds a window, and how many elements of axis %d in memory a block has is not a constant", name, k)
+		case k == column:
+			w.length = n
+		case n > 1 && w.row >= 0:
+			return l.refuse("window", v, "%s holds a window, and a block has several elements along more than two axes in memory", name)
+		case n > 1:
+			w.row, w.rows = k, n
+		}
+	}
+	w.vectors = (w.length + 2*w.width - 2) / w.width
+	step := l.t.Int(0)
+	if w.row >= 0 {
+		step = l.t.Mod(from.Stride[w.row], width)
+	}
+	w.pitch = l.t.Add(l.t.Int(w.vectors*w.width), step)
+	w.phase = l.t.Mod(l.b.At(w.source, w.origin...).Index, width)
+	// Vectors begin up to their width before the first element of a row.
+	last := l.t.Facts(w.phase).Hi + (w.vectors+1)*w.width
+	id := l.b.Buffer(name, kir.Shared, from.DType, l.t.Int(w.rows), l.t.Int(last))
+	to := &l.b.Kernel().Buffers[id]
+	to.Stride[0], to.Size = w.pitch, l.t.Int((w.rows-1)*l.t.Facts(w.pitch).Hi+last)
+	to.Align, to.Offset, to.Once = windowBytes, l.t.Int(0), true
+	l.b.Add(kir.Declare{Buffer: id})
+	l.buffers[v], l.windows[v] = id, w
+	return nil
+}
+
+// between returns how many integers there are from least to most, if that is a constant.
+func (l *lowering) between(least, most index) (int64, bool) {
+	if least == scalar.None || most == scalar.None {
+		return 0, false
+	}
+	return l.t.ConstInt(l.t.Add(l.t.Sub(most, least), l.t.Int(1)))
+}
+
+// strideOf returns the stride of an axis of b, of which there may be none.
+func (l *lowering) strideOf(b *kir.Buffer, axis int) index {
+	if axis < 0 {
+		return l.t.Int(0)
+	}
+	return b.Stride[axis]
+}
+
+// box returns the least and the largest index of a block along each axis in memory of what
+// v, a copy, copies; None: it is not known.
+func (l *lowering) box(v core.ValID) (least, most []index, err error) {
+	around := map[core.AxisID]index{}
+	inner := bounds{l: l, loops: map[kir.SymbolID]scalar.ID{}, memo: map[boundKey]index{}}
+	for _, x := range l.tensors[v].loop {
+		class := l.m.LoopClass(x)
+		value, isOpen := l.loops[class]
+		if isOpen {
+			around[class] = value
+		}
+		switch p := l.parallel(class); {
+		case l.isOne(l.m.Promotion(class)):
+			value = l.t.Int(0)
+		case p.IsBlock():
+			value = l.dimension(p).symbol
+		default:
+			value = l.b.Symbol(l.name("any"), kir.LoopIndex, 0, l.t.Type(l.extent(x)), below(l.t.Facts(l.extent(x))))
+			inner.loops[kir.SymbolID(l.t.Tag(value).Val)] = l.t.Sub(l.extent(x), l.t.Int(1))
+		}
+		l.loops[class] = value
+		defer func() {
+			if delete(l.loops, class); isOpen {
+				l.loops[class] = around[class]
+			}
+		}()
+	}
+	for p := schedule.TIDx; p <= schedule.TIDz; p++ { // where rows begin elsewhere for each thread
+		if d := l.dimension(p); d.used {
+			inner.loops[kir.SymbolID(l.t.Tag(d.symbol).Val)] = l.t.Sub(d.extent, l.t.Int(1))
+		}
+	}
+	e := l.f.Expr(l.f.Val(v).Def)
+	c := l.context(v, false)
+	o := c.operand(e, 0)
+	coords, err := c.byLogical(o, l.tensors[o.v].storage.axes)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, x := range coords {
+		least, most = append(least, inner.of(x, false)), append(most, inner.of(x, true))
+	}
+	return least, most, nil
+}
+
+// place returns where an element of the source of w is in shared memory.
+func (w *window) place(l *lowering, coords []index) []index {
+	column, row := len(coords)-1, l.t.Int(0)
+	if w.row >= 0 {
+		row = l.t.Sub(coords[w.row], w.origin[w.row])
+	}
+	return []index{row, l.t.Add(l.t.Add(w.phase, l.t.Int(w.width)), l.t.Sub(coords[column], w.origin[column]))}
+}
+
+// A piece is the vector of a window that a thread loads in an iteration of its own.
+type piece struct {
+	exists  scalar.ID // the vector is one of the window, and the row one of the input
+	isWhole scalar.ID // all of its elements are of the row
+	from    []index   // of the input: where the first one is
+	to      []index   // in shared memory
+}
+
+// load emits the load of a window by all threads of the block.
+func (l *lowering) load(v core.ValID, w *window) error {
+	thread, threads := l.t.Int(0), int64(1)
+	for p := schedule.TIDx; p <= schedule.TIDz; p++ {
+		d := l.dimension(p)
+		if !d.used {
+			continue
+		}
+		n, isConst := l.t.ConstInt(d.extent)
+		if !isConst {
+			return l.refuse("window", v, "%s holds a window, and the number of threads of a block is not a constant", l.f.Name(v))
+		}
+		thread, threads = l.t.Add(thread, l.t.Mul(d.symbol, l.t.Int(threads))), threads*n
+	}
+	each := func(unroll kir.UnrollMode, do func(i index, p piece)) {
+		l.b.Repeat(l.loopName(), (w.rows*w.vectors+threads-1)/threads, unroll, func(i index) {
+			do(i, w.piece(l, l.t.Add(thread, l.t.Mul(i, l.t.Int(threads)))))
+		})
+	}
+	whole := func(do func(i index, dst, src kir.Access)) {
+		each(kir.UnrollFull, func(i index, p piece) {
+			l.b.If(l.t.And(p.exists, p.isWhole), func() {
+				do(i, l.b.Vector(int(w.width), l.buffers[v], p.to...), l.b.Vector(int(w.width), w.source, p.from...))
+			}, nil)
+		})
+	}
+	cache, last := l.cacheOf(v)
+	if l.s.CopyKind(v) == schedule.AsyncCopy {
+		whole(func(_ index, dst, src kir.Access) {
+			l.b.Add(kir.AsyncCopy{Dst: dst, Src: src, Guard: scalar.None, Cache: cache, Last: last})
+		})
+	} else { // all loads of a thread are under way at once
+		id := l.b.Local(l.name("vectors"), l.b.Kernel().Buffers[w.source].DType, (w.rows*w.vectors+threads-1)/threads, w.width)
+		whole(func(i index, _, src kir.Access) {
+			l.b.Add(kir.Move{Dst: l.b.Vector(int(w.width), id, i, l.t.Int(0)), Src: src, Cache: cache, Last: last})
+		})
+		whole(func(i index, dst, _ kir.Access) {
+			l.b.Add(kir.Move{Dst: dst, Src: l.b.Vector(int(w.width), id, i, l.t.Int(0))})
+		})
+	}
+	isEdge := l.t.Not(w.isInside(l))
+	l.b.If(isEdge, func() {
+		each(kir.UnrollNone, func(_ index, p piece) { l.loadSingly(v, w, &p, isEdge) })
+	}, nil)
+	return nil
+}
+
+// columns is how many elements a row of the input has.
+func (w *window) columns(l *lowering) index {
+	return l.b.Kernel().Buffers[w.source].Shape[len(w.origin)-1]
+}
+
+// isInside returns whether no vector of w passes the end of a row.
+func (w *window) isInside(l *lowering) scalar.ID {
+	first := w.origin[len(w.origin)-1]
+	last := l.t.Add(first, l.t.Int(w.vectors*w.width-1))
+	return l.t.And(l.t.Le(l.t.Int(w.width-1), first), l.t.Lt(last, w.columns(l)))
+}
+
+// piece returns the k-th vector of w.
+func (w *window) piece(l *lowering, k index) piece {
+	row, vector := l.t.FloorDiv(k, l.t.Int(w.vectors)), l.t.Mod(k, l.t.Int(w.vectors))
+	column, n := len(w.origin)-1, l.t.Int(w.width)
+	from := slices.Clone(w.origin)
+	if w.row >= 0 {
+		from[w.row] = l.t.Add(from[w.row], row)
+	}
+	tests := []test{{k, l.t.Int(w.rows * w.vectors)}}
+	for k, x := range from[:column] {
+		tests = append(tests, test{x, l.b.Kernel().Buffers[w.source].Shape[k]}, test{x, scalar.None})
+	}
+	// The vectors begin at a multiple of their width in either memory.
+	aligned := func(at index) index {
+		return l.t.Add(l.t.Mul(l.t.FloorDiv(at, n), n), l.t.Mul(vector, n))
+	}
+	first := l.b.At(w.source, from...).Index
+	from[column] = l.t.Add(l.t.Sub(aligned(first), first), from[column])
+	begin := l.t.Mul(row, w.pitch)
+	at := aligned(l.t.Add(l.t.Add(w.phase, n), begin))
+	p := piece{exists: l.all(l.conditions(tests)), from: from, to: []index{row, l.t.Sub(at, begin)}}
+	last := l.t.Add(from[column], l.t.Int(w.width-1))
+	p.isWhole = l.t.And(l.t.Le(l.t.Int(0), from[column]), l.t.Lt(last, w.columns(l)))
+	return p
+}
+
+// loadSingly emits the load of the elements of p that there are, if those are not all and cond holds.
+func (l *lowering) loadSingly(v core.ValID, w *window, p *piece, cond scalar.ID) {
+	column := len(p.from) - 1
+	l.b.Repeat(l.loopName(), w.width, kir.UnrollNone, func(i index) {
+		at := slices.Clone(p.from)
+		at[column] = l.t.Add(at[column], i)
+		isThere := []scalar.ID{cond, l.t.Not(p.isWhole), p.exists, l.t.Le(l.t.Int(0), at[column]), l.t.Lt(at[column], w.columns(l))}
+		l.b.If(l.all(isThere), func() {
+			l.b.Store(l.loadFrom(l.b.At(w.source, at...)), l.buffers[v], p.to[0], l.t.Add(p.to[1], i))
+		}, nil)
+	})
+}
