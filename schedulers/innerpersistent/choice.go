@@ -45,6 +45,9 @@ const (
 	largeBytes     = 104 << 10 // the same before a cluster is larger than portable: two blocks a processor. The backward of a batch norm with 98 KB took 121 us so, and 143 in twice as many blocks
 	sharedElements = 64        // of a thread's part of a row there, of all inputs: half or twice as many cost a tenth and more
 	sharedThreads  = 512       // of a block then, at most
+	mostAhead      = 4         // steps whose other loads are under way then, at most: two for each load of a step
+	leastAhead     = 12        // steps of a thread, at least, where they are more than two at a time
+	accessBytes    = 16        // of a load at most
 	onePassThreads = 1024      // of all blocks of a cluster: their warps have a mean and a variance for each lane of one
 	exchangeBytes  = 6 << 10   // of shared memory that threads may need to exchange what they reduce
 )
@@ -53,6 +56,11 @@ const (
 // lengths share one, in which an eighth of the steps may be idle. Tests of what is beyond
 // the end of a row are in the steps that may be idle, and in the last one.
 var buckets = scheduler.Buckets{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 48, 56, 64}
+
+// bucketsOf returns those buckets whose steps are so many at a time: 0, 1, 2 or 4.
+func bucketsOf(ahead int64) scheduler.Buckets {
+	return slices.DeleteFunc(slices.Clone(buckets), func(steps int64) bool { return ahead > 1 && steps%ahead != 0 })
+}
 
 // choose returns the choices, of which the first can be applied, or why none can.
 func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
@@ -89,7 +97,7 @@ func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 	slices.Reverse(all) // the last one is the first that leaves registers free
 	a.join(&all[0], device)
 	single := all[0]
-	single.Vector, single.Steps, single.Shared = 1, 0, false
+	single.Vector, single.Steps, single.Shared, single.Ahead = 1, 0, false, 0
 	if single.Steps = scheduler.CeilDiv(a.rows.Length, single.Threads*single.Cluster); single.Steps > mostElements {
 		single.Threads = min(int64(device.Threads), single.Threads*scheduler.CeilDiv(single.Steps, mostElements))
 		single.Steps = scheduler.CeilDiv(a.rows.Length, single.Threads*single.Cluster)
@@ -154,12 +162,20 @@ func (a *analysis) fitShared(p Params, least int64, device scheduler.Device) (Pa
 	for p.Cluster = least; 2*p.Cluster <= int64(device.Cluster) && row > p.Cluster*sharedBytes && (p.Cluster < int64(device.Portable) || row > p.Cluster*largeBytes); {
 		p.Cluster *= 2
 	}
-	for p.Threads = clusterThreads; 2*p.Threads <= min(sharedThreads, int64(device.Threads)) && int64(len(h.again))*a.rows.Length > p.Cluster*p.Threads*sharedElements; {
+	common := scheduler.CeilDiv(a.facts.shared*p.Vector, accessBytes) // loads of a step
+	most := int64(sharedThreads)
+	if common > 1 {
+		most = clusterThreads
+	}
+	for p.Threads = clusterThreads; 2*p.Threads <= min(most, int64(device.Threads)) && int64(len(h.again))*a.rows.Length > p.Cluster*p.Threads*sharedElements; {
 		p.Threads *= 2
 	}
 	p.Steps = scheduler.CeilDiv(scheduler.CeilDiv(max(a.rows.Length, 1), p.Vector), p.Threads*p.Cluster)
 	if p.Steps <= buckets[len(buckets)-1] {
-		p.Steps = buckets.Of(p.Steps)
+		if p.Ahead = min(2*common, mostAhead); p.Steps < leastAhead {
+			p.Ahead = min(p.Ahead, 2)
+		}
+		p.Steps = bucketsOf(p.Ahead).Of(p.Steps)
 	}
 	isRoomy := bytes*p.Steps*p.Threads*p.Vector <= int64(device.Shared)-exchangeBytes
 	return p, bytes > 0 && p.Cluster <= int64(device.Cluster) && isRoomy && p.capacity() >= a.rows.Length && a.registersOf(p) <= min(mostRegisters, registers/p.Threads)

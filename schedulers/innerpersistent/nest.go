@@ -154,6 +154,9 @@ func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 		n.Split(at, p.Steps, schedule.Serial)
 		n.Parallelize(at, schedule.Cluster)
 	}
+	if steps := at + int(min(p.Cluster-1, 1)); p.Ahead > 1 {
+		n.Split(steps, p.Ahead, schedule.Unroll)
+	}
 	if kept > 0 {
 		if n.Split(0, p.Each, schedule.Serial); p.Each > 1 {
 			at := len(s.Loop(v)) - 1
