@@ -133,7 +133,11 @@ func (p *printer) draw(v *kir.Value) (call, which string) {
 	if len(rest) > 0 {
 		which = fmt.Sprintf("%s & %d", p.sum(rest).within(levelAtom), each-1)
 	}
-	return strings.Join(calls, " + "), which
+	call = strings.Join(calls, " + ")
+	if t.Facts(v.Index).Lo >= 0 && !p.wide(v.Index) { // the upper half is seen to be 0, and half of two rounds to be one for all threads
+		call = "(unsigned)(" + call + ")"
+	}
+	return call, which
 }
 
 // randomState returns what argument i, the seed or the offset, tells.
