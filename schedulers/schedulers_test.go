@@ -108,7 +108,7 @@ func TestChoose(t *testing.T) {
 	}{
 		{"elementwise", elementwise, "pointwise", []int64{3, 5}, "pointwise: 128 threads, 1 elements each"},
 		{"large", elementwise, "pointwise", []int64{4096, 4096}, "pointwise: 256 threads, 1 vectors of 4 elements each"},
-		{"transpose", permuted, "transpose", []int64{4096, 4097}, "transpose: tiles of 128 by 128, 256 threads, steps of 4 elements, cells of 4 by 1, unswitched"},
+		{"transpose", permuted, "transpose", []int64{4096, 4097}, "transpose: tiles of 64 by 64, 256 threads, steps of 4 elements, cells of 1 by 1, windows"},
 		{"few elements of a transpose", permuted, "pointwise", []int64{40, 30}, "pointwise: 128 threads, 1 elements each"},
 		{"reduction", reduction, "reduction", []int64{30, 100}, "inner reduction: 32x4 threads, vectors of 4 elements"},
 		{"short rows", reduction, "reduction", []int64{30, 7}, "inner reduction: 8x16 threads"},
@@ -119,7 +119,7 @@ func TestChoose(t *testing.T) {
 		{"short rows that are needed again", normalization, "inner_persistent", []int64{4096, 7}, "inner persistent: 16 rows a block, 8 threads a row, 1 steps of 1 elements each, a held byte at 3"},
 		{"columns", columns, "outer_persistent", []int64{7, 300}, "outer persistent: 32x1 threads, 8 steps of 4 columns each, a held byte at 3"},
 		{"columns of many blocks", columns, "outer_persistent", []int64{60000, 64}, "outer persistent: 8x64 threads, 16 steps of 4 columns each, a held byte at 3, 66 blocks a column"},
-		{"columns that nothing holds", columns, "outer_persistent", []int64{600000, 64}, "outer persistent: 8x64 threads, 4 steps of 4 columns each, a held byte at 32, 66 blocks a column, loaded again in tiles of a block but for 6 iterations in shared memory and 5 in the second cache"},
+		{"columns that nothing holds", columns, "outer_persistent", []int64{600000, 64}, "outer persistent: 8x64 threads, 4 steps of 4 columns each, a held byte at 32, 66 blocks a column, loaded again in tiles of a block but for 6 iterations in shared memory and 6 in the second cache"},
 		{"scan", scanned, "block_row", []int64{8}, "block row: 1 rows a block, 2 threads a row, 1 steps of 4 elements each"},
 		{"rows and columns", crossed, "inner_outer_persistent", []int64{7, 300}, "inner outer: 1 blocks with 1 rows at a time, 4 warps a row, 1 steps of 4 elements each, a held byte at 32, beside what all rows share, through shared memory in 4 stages"},
 		{"many rows and columns", crossed, "inner_outer_persistent", []int64{16384, 4096}, "inner outer: 128 blocks with 2 rows at a time, 8 warps a row, 4 steps of 4 elements each, a held byte at 32, beside what all rows share, through shared memory in 2 stages"},
