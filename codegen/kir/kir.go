@@ -167,8 +167,17 @@ type Access struct {
 	Coords []scalar.ID // one per axis of the buffer's Shape, of the first element
 	Index  scalar.ID   // element offset: the sum of Coords[i]*Stride[i]
 	Width  int         // 1, 2, 4, 8, 16
-	InRow  bool        // all of several elements are in the row of the first: they follow along the last axis, which has them
+	Span   Span        // of several elements
 }
+
+// A Span says where the elements of an access lie beside the first one.
+type Span uint8
+
+const (
+	AnySpan  Span = iota // wherever the index leads, in the shape
+	InRow                // along the last axis, which has them all
+	InMemory             // in the buffer, as the index says: the first one, too, may have coordinates that are out of range
+)
 
 // A ValueKind is the kind of a [Value].
 type ValueKind uint8

@@ -258,7 +258,8 @@ func (c *context) partAt(x *exchange, k int) kir.Access {
 }
 
 // part stores what the thread has: the identity where it has no element, unless nothing that
-// has one depends on it, as the elements of a scan come before what is beyond the end.
+// has one depends on it, as the elements of a scan come before what is beyond the end, if
+// nothing is before the first one.
 func (c *context) part(x *exchange) error {
 	c.numStatements++
 	e, f := c.f.Expr(x.id), x.fold
@@ -277,7 +278,7 @@ func (c *context) part(x *exchange) error {
 	}
 	var nothing kir.Block
 	for k := range x.parts {
-		if f.op.Class == core.Scan {
+		if f.op.Class == core.Scan && !g.hasBefore() {
 			break
 		}
 		nothing = append(nothing, kir.Assign{Dst: c.partAt(x, k), Value: c.b.Const(f.identity(k))})

@@ -141,6 +141,52 @@ func TestAlignedRowsOfOtherMemory(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// All loads of a thread, those of a second input among them, come before what is done where not
+// all elements of a vector exist.
+func TestFetchFirst(t *testing.T) {
+	s := parsed(t, `%0 = tensor bf16 [-1, -1] contiguity=[yes, yes]
+%1 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%2 = cast %0 dtype=f32
+%3 = add %2, %1
+output %3
+`)
+	f, out := s.Fusion().Clone(), tv(s, 3)
+	for _, v := range []int{0, 1} {
+		_, err := s.CacheAfter(tv(s, v), nil)
+		must(t, err)
+	}
+	must(t, s.AlignRows(out, 0, 1, 2), s.SplitWhole(out, 1, 48), s.Split(out, 2, 2, true), s.Split(out, 2, 8, true))
+	_, err := s.TransformLike(out, nil)
+	must(t, err)
+	for _, v := range s.Tensors() {
+		if !s.Fusion().Val(v).Input {
+			must(t, s.Parallelize(v, 0, schedule.BIDx), s.Parallelize(v, 3, schedule.TIDx))
+		}
+		if d := s.Fusion().Val(v).Def; d != core.NoExpr && s.Fusion().Expr(d).Op == core.SetOp {
+			must(t, s.Parallelize(v, 4, schedule.Vectorize))
+		}
+	}
+	must(t, s.InlineMost([]core.ValID{tv(s, 2)}, nil))
+	for columns := int64(1); columns < 48; columns += 5 {
+		k, err := checkWith(s, f, fusionfuzz.Inputs(f, 3, []int64{5, columns}, []int64{5, columns}), Options{Alignment: aligned16})
+		require.NoError(t, err)
+		fetched, settled := 0, 0
+		k.Body.Walk(func(x kir.Statement) {
+			switch x := x.(type) {
+			case kir.Move:
+				if isFetch(x) {
+					fetched++
+					require.Zero(t, settled)
+				}
+			case kir.Assign:
+				settled++
+			}
+		})
+		require.Equal(t, 2, fetched)
+		require.Positive(t, settled)
+	}
+}
+
 // A thread whose rows have several phases has no phase.
 func TestRowsOfSeveralPhases(t *testing.T) {
 	for each, want := range map[int64]string{2: "does not follow from the indices of blocks and threads alone", 4: ""} {

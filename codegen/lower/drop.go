@@ -244,8 +244,8 @@ func (l *lowering) isInside(a *kir.Access) bool {
 }
 
 // relyOnIdentity returns the rule for which a reduction keeps its tests, "" if
-// the operands hold its identity wherever a test of it fails. A scan does without it, as all
-// of its elements come before what is beyond the end:
+// the operands hold its identity wherever a test of it fails. A scan does without it where
+// all of its elements come before those that do not exist:
 //
 //   - direct: an operand is in registers, and the statements that write it fail
 //     one of the same tests at the same element; they keep them, and store the
@@ -253,7 +253,7 @@ func (l *lowering) isInside(a *kir.Access) bool {
 //   - conflict: no other reduction relies on another value there;
 //   - count: what is added counts, whatever it is, as what welford reads does.
 func (l *lowering) relyOnIdentity(s *guarded, writers map[kir.BufferID][]*guarded) (rule, why string) {
-	if rule, why = l.mustStay(s); rule != "" || s.fold.op.Class == core.Scan {
+	if rule, why = l.mustStay(s); rule != "" || s.fold.op.Class == core.Scan && !s.g.hasBefore() {
 		return rule, why
 	}
 	var providers []*guarded

@@ -18,8 +18,15 @@ func (l *lowering) settle() error {
 
 // settleIn settles the tests in b, which is in loops, the innermost one last.
 func (l *lowering) settleIn(b kir.Block, loops []*kir.For) {
-	for _, s := range b {
+	for i, s := range b {
 		switch s := s.(type) {
+		case kir.Move:
+			if s.Guarded {
+				for _, loop := range loops {
+					s.Guard = l.settled(s.Guard, loop)
+				}
+				b[i] = s
+			}
 		case *kir.For:
 			around := loops
 			if n, isConst := l.t.ConstInt(s.Stop); isConst && n > 1 && s.Unroll == kir.UnrollFull && s.Start == l.t.Int(0) && s.Step == l.t.Int(1) {
@@ -43,6 +50,9 @@ func (l *lowering) settled(cond scalar.ID, s *kir.For) scalar.ID {
 	case scalar.Select: // a && b
 		if no, isConst := l.t.ConstInt(args[2]); isConst && no == 0 {
 			return l.t.And(l.settled(args[0], s), l.settled(args[1], s))
+		}
+		if yes, isConst := l.t.ConstInt(args[1]); isConst && yes != 0 { // a || b
+			return l.t.Or(l.settled(args[0], s), l.settled(args[2], s))
 		}
 	case scalar.Lt, scalar.Le:
 		inLoop, isKnown := false, true // by the iteration alone

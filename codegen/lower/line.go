@@ -154,10 +154,16 @@ func (y *line) inOrder(c *context) error {
 		}
 	}
 	found, ok := c.indices(c.start, []core.AxisID{y.axis}, c.tensor.resizes)
-	if !ok || found[0] != at {
+	if !ok || found[0] != at && !y.isShifted(found[0], at) {
 		return y.refuse("line", y.v, "%s needs elements in order, and its loops have them in another one", y.f.Name(y.v))
 	}
 	return nil
+}
+
+// isShifted reports whether at is behind found by the phase of the row, which all threads of
+// it have.
+func (y *line) isShifted(found, at index) bool {
+	return slices.ContainsFunc(y.s.Phases(), func(p schedule.Phase) bool { return found == y.t.Sub(at, y.lowering.size(p.Shift)) })
 }
 
 // place returns the place of element j of a step.

@@ -70,6 +70,8 @@ func Passes() []Pass {
 			Why: "it looks at all accesses of a buffer", run: (*lowering).registers},
 		{Name: "accumulate", Does: "shortens the chains in which a thread adds elements up",
 			Why: "it changes loops that are written out", run: (*lowering).accumulate},
+		{Name: "fetch first", Does: "puts loads of vectors of which not all elements may exist before what depends on which do",
+			Why: "it takes loops apart that are written out", run: (*lowering).fetchFirst},
 		{Name: "settle", Does: "leaves tests to those iterations of loops that are written out in which they may fail",
 			Why: "it looks at tests that no other pass takes apart any more", run: (*lowering).settle},
 		{Name: "synchronise", Does: "places shared memory, barriers and waits",

@@ -18,6 +18,11 @@ type guard struct {
 	redundant   bool // several threads write the same
 }
 
+// hasBefore reports whether some index may be negative where g fails.
+func (g *guard) hasBefore() bool {
+	return slices.ContainsFunc(g.tests, func(x test) bool { return x.below == scalar.None })
+}
+
 // A test is that an index is less than below, or, if that is None, not negative.
 type test struct{ value, below index }
 

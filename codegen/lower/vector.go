@@ -85,7 +85,17 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	}
 	if whole.partial && l.fast == nil {
 		lane.context = c
-		lane.s = l.b.If(cond, func() { l.moveVector(v, dst, src, srcs, unaligned) }, func() { l.oneByOne(lane) })
+		if there, ok := l.isThere(whole, lane, dst, src); ok && !unaligned {
+			src.Span = kir.InMemory
+			lane.s = l.b.If(l.t.Bool(true), func() {
+				cache, last := l.cacheOf(v)
+				l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache, Last: last, Guarded: true, Guard: there})
+				l.oneByOne(lane, there)
+			}, nil)
+			c.note(lane.guarded)
+			return nil
+		}
+		lane.s = l.b.If(cond, func() { l.moveVector(v, dst, src, srcs, unaligned) }, func() { l.oneByOne(lane, scalar.None) })
 		c.note(lane.guarded)
 		return nil
 	}
@@ -264,10 +274,37 @@ func (l *lowering) moveVector(v core.ValID, dst, src kir.Access, srcs []kir.Acce
 	l.b.Add(kir.Move{Dst: dst, Src: src, Unaligned: unaligned, Cache: cache, Last: last})
 }
 
-// oneByOne emits copies of those elements of a vector that exist.
-func (l *lowering) oneByOne(x lane) {
-	x.each = &kir.If{Cond: l.all(l.conditions(x.g.tests), x.g.once, x.g.among),
-		Then: kir.Block{kir.Assign{Dst: x.dst, Value: l.b.Cast(l.b.Kernel().Buffers[x.dst.Buffer].DType, l.loadFrom(x.src))}}}
+// isThere returns where the load of a vector may read all of src, as elements of it that do not
+// exist are in memory too: those before a row, if its address is a multiple of the width and
+// so not below 0, are the last ones of the row before, and those behind it the first ones of
+// the next, but at the end of memory. One load under a condition lets others be under way,
+// where loads of single elements in a branch would be waited for in it.
+func (l *lowering) isThere(all whole, x lane, dst, src kir.Access) (there scalar.ID, ok bool) {
+	from := &l.b.Kernel().Buffers[src.Buffer]
+	isLoad := l.isLocal(dst) && from.Space == kir.Global && from.ReadOnly && from.DType == l.b.Kernel().Buffers[dst.Buffer].DType
+	if !isLoad || l.keeping != nil || l.ahead != nil || l.t.Facts(src.Index).Lo <= -int64(src.Width) {
+		return scalar.None, false
+	}
+	isBelow := func(tests []test) []test {
+		return slices.DeleteFunc(slices.Clone(tests), func(x test) bool { return x.below == scalar.None })
+	}
+	if len(isBelow(all.tests)) == len(all.tests) { // nothing is before a row
+		return scalar.None, false
+	}
+	first := func(symbol scalar.ID) (scalar.ID, bool) { return l.t.Int(0), symbol == x.lane }
+	some := l.t.Substitute(l.all(l.conditions(isBelow(x.g.tests)), x.g.once, x.g.among), first)
+	inside := l.t.Le(l.t.Add(src.Index, l.t.Int(int64(src.Width))), from.Size)
+	return l.t.And(some, l.t.Or(l.all(l.conditions(isBelow(all.tests))), inside)), true
+}
+
+// oneByOne emits copies of those elements of a vector that exist, where they were not loaded
+// because there holds; None: none were.
+func (l *lowering) oneByOne(x lane, there scalar.ID) {
+	copied := kir.Block{kir.Assign{Dst: x.dst, Value: l.b.Cast(l.b.Kernel().Buffers[x.dst.Buffer].DType, l.loadFrom(x.src))}}
+	if there != scalar.None {
+		copied = kir.Block{&kir.If{Cond: there, Else: copied}}
+	}
+	x.each = &kir.If{Cond: l.all(l.conditions(x.g.tests), x.g.once, x.g.among), Then: copied}
 	l.b.Add(&kir.For{Symbol: kir.SymbolID(l.t.Tag(x.lane).Val), Start: l.t.Int(0), Stop: l.t.Int(x.width), Step: l.t.Int(1), Unroll: kir.UnrollFull, Body: kir.Block{x.each}})
 }
 
@@ -305,7 +342,9 @@ func (l *lowering) neighbours(id core.ExprID, a core.AxisID, width int64, sides 
 		}
 	}
 	for _, side := range [][]kir.Access{dsts, srcs} {
-		side[0].InRow = l.isRow(side)
+		if l.isRow(side) {
+			side[0].Span = kir.InRow
+		}
 	}
 	return dsts, srcs, all, nil
 }

@@ -78,13 +78,11 @@ const (
 )
 
 func (f *footprint) key() string {
-	out := make([]byte, 0, 4*(len(f.coords)+len(f.conds)+3))
+	out := make([]byte, 0, 4*(len(f.coords)+len(f.conds)+4))
 	add := func(x uint32) { out = append(out, byte(x), byte(x>>8), byte(x>>16), byte(x>>24)) }
 	add(uint32(f.buffer))
 	add(uint32(f.width))
-	if f.inRow {
-		out = append(out, 1)
-	}
+	add(uint32(f.span))
 	add(uint32(f.index))
 	for _, id := range slices.Concat(f.coords, f.conds) {
 		add(uint32(id))
@@ -115,7 +113,7 @@ func (p *plan) renamed(f footprint, how pairing) footprint {
 		}
 		return out
 	}
-	return footprint{f.buffer, one(f.index), list(f.coords), f.width, f.inRow, list(f.conds)}
+	return footprint{f.buffer, one(f.index), list(f.coords), f.width, f.span, list(f.conds)}
 }
 
 // isShared reports whether a symbol has one value for all threads of a block, or
@@ -198,7 +196,10 @@ func (q *problem) isWithinRow(buffer *kir.Buffer, a, b footprint) bool {
 	}
 	for _, f := range []footprint{a, b} {
 		width := q.t.Int(int64(f.width))
-		if f.inRow || f.width == 1 {
+		switch {
+		case f.span == kir.InMemory:
+			return false
+		case f.span == kir.InRow || f.width == 1:
 			continue
 		}
 		if !q.t.Divides(width, buffer.Shape[last]) || !q.t.Divides(width, f.coords[last]) {

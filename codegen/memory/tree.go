@@ -90,7 +90,7 @@ type footprint struct {
 	index  scalar.ID
 	coords []scalar.ID
 	width  int
-	inRow  bool // see [kir.Access]
+	span   kir.Span
 	conds  []scalar.ID
 }
 
@@ -248,7 +248,7 @@ func (b *tree) access(n *node, a *kir.Access, w way, async bool) {
 		return
 	}
 	x := &access{number: len(p.accesses), at: n, way: w, async: async,
-		footprint: footprint{a.Buffer, a.Index, a.Coords, a.Width, a.InRow, n.conds}}
+		footprint: footprint{a.Buffer, a.Index, a.Coords, a.Width, a.Span, n.conds}}
 	p.accesses = append(p.accesses, x)
 	n.accesses = append(n.accesses, x)
 }
@@ -336,7 +336,7 @@ func (p *plan) substituted(f footprint, with func(scalar.ID) (scalar.ID, bool)) 
 		}
 		return out
 	}
-	return footprint{f.buffer, p.t.Substitute(f.index, with), list(f.coords), f.width, f.inRow, list(f.conds)}
+	return footprint{f.buffer, p.t.Substitute(f.index, with), list(f.coords), f.width, f.span, list(f.conds)}
 }
 
 func (p *plan) loopSymbol(n *node) scalar.ID { return p.k.Symbols[n.s.(*kir.For).Symbol].Expr }

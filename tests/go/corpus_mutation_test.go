@@ -77,7 +77,11 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 				}
 				emit("always "+text, needless, with(s.Then...))
 			} else {
-				emit("never "+text, "", with(s.Else...))
+				needless := ""
+				if loads(k, s.Else) {
+					needless = "conditions that spare loads of what a vector has read, of elements that exist"
+				}
+				emit("never "+text, needless, with(s.Else...))
 			}
 			mutated(k, s.Then, func(what, needless string, then kir.Block) {
 				emit(what, needless, with(&kir.If{Cond: s.Cond, Then: then, Else: s.Else}))
@@ -87,6 +91,16 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 			})
 		}
 	}
+}
+
+// loads reports whether b is one load of what no thread writes.
+func loads(k *kir.Kernel, b kir.Block) bool {
+	if len(b) != 1 {
+		return false
+	}
+	x, isStore := b[0].(kir.Assign)
+	v := k.Values[x.Value]
+	return isStore && k.Buffers[x.Dst.Buffer].Space == kir.Local && v.Kind == kir.Load && k.Buffers[v.Access.Buffer].ReadOnly
 }
 
 // chooses reports whether both branches of s store one element, and nothing else: the last
