@@ -115,8 +115,8 @@ func TestAlignedRows(t *testing.T) {
 	}
 }
 
-// Vectors are refused where rows do not follow each other, where memory begins anywhere, and
-// of other loops than the rows are aligned in; single elements are moved in all of those.
+// Vectors are refused where memory begins anywhere, and read from any address where rows do not
+// follow each other; single elements are moved in all of those.
 func TestAlignedRowsOfOtherMemory(t *testing.T) {
 	dense := strings.NewReplacer("DTYPE", "bf16", "CONTIGUOUS", "yes").Replace(rowsLessMean)
 	gaps := strings.Replace(dense, "contiguity=[yes, yes]", "contiguity=[no, yes]", 1)
@@ -131,7 +131,11 @@ func TestAlignedRowsOfOtherMemory(t *testing.T) {
 			inputs[0].Strides[0] = 21
 		}
 		_, err := checkWith(s, f, inputs, Options{Alignment: x.alignment})
-		require.ErrorContains(t, err, "is not known to be a multiple of 8 bytes")
+		if x.text == gaps { // what is read may lie anywhere
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, "is not known to be a multiple of 8 bytes")
+		}
 		s, f = alignedRows(t, x.text, c, 1)
 		_, err = checkWith(s, f, inputs, Options{Alignment: x.alignment})
 		require.NoError(t, err)

@@ -50,7 +50,7 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 			return err
 		}
 	}
-	if err := a.space.Vectorize(s, a.pitch(p.Vector)); err != nil {
+	if err := a.space.Vectorize(s, a.pitch(p)); err != nil {
 		return err
 	}
 	if err := parallelize(s, reference); err != nil {
@@ -87,8 +87,11 @@ func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 	if least := p.least(); n.Err == nil && least > 0 {
 		n.Err = s.PromiseLeast(v, at, least)
 	}
+	if n.Err == nil && p.Aligned {
+		n.Err = s.AlignRows(v, 0, at, p.Vector)
+	}
 	if n.Err == nil {
-		n.Err = s.SplitWhole(v, at, p.capacity())
+		n.Err = s.SplitWhole(v, at, p.capacity()+p.before())
 	}
 	at++
 	n.Split(at, p.Vector, schedule.Serial)

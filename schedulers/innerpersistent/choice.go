@@ -14,6 +14,7 @@ const (
 	fewElements   = 32       // of a thread, of whatever it holds
 	mostElements  = 64       // that it may have where a warp has a row
 	wideVector    = 8        // elements of 2 bytes that an access has at most
+	alignedVector = 2        // elements of a step that begins where memory is aligned
 	wideSteps     = 8        // of a thread, if each is one element of 4 bytes or more: a warp covers a line with it
 	leastSteps    = 16       // of a thread that it may have, if each is one element
 	mostSteps     = 32       // the same, if they load few bytes
@@ -29,6 +30,7 @@ const (
 	largeBlock    = 512      // threads up to which a row has more of them rather than more elements for each
 	joinedBlocks  = 3        // of a processor, at least, where they have half the threads
 	pairRegisters = 80       // of a thread that has two rows, at most
+	alignedPairs  = 64       // threads of a row, at most, of which each has two that begin where memory is aligned
 	pairRows      = 32       // blocks of a processor, at least, where a thread has two rows
 	registers     = 64 << 10 // of a processor
 	baseRegisters = 32       // that a thread has beside what it holds
@@ -98,6 +100,7 @@ func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 	a.join(&all[0], device)
 	single := all[0]
 	single.Vector, single.Steps, single.Shared, single.Ahead = 1, 0, false, 0
+	single.Early, single.Aligned = single.Early && !single.Aligned, false
 	if single.Steps = scheduler.CeilDiv(a.rows.Length, single.Threads*single.Cluster); single.Steps > mostElements {
 		single.Threads = min(int64(device.Threads), single.Threads*scheduler.CeilDiv(single.Steps, mostElements))
 		single.Steps = scheduler.CeilDiv(a.rows.Length, single.Threads*single.Cluster)
@@ -116,12 +119,12 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 	for p.Vector > 1 && (p.Vector*2 > length || a.rows.Piece < length && a.rows.Piece%p.Vector != 0) {
 		p.Vector /= 2
 	}
-	vectors, h := scheduler.CeilDiv(length, p.Vector), a.facts.held[p.holding()]
-	p.Threads = 1
-	for p.Threads < min(warp, vectors) && (p.Threads < 8 || 4*p.Threads <= vectors) {
-		p.Threads *= 2
+	if q := p; a.align(&q, device) {
+		q.Rows = a.rowsOf(q, device)
+		return q, true
 	}
-	if a.widen(&p, h, vectors, device) {
+	vectors, h := scheduler.CeilDiv(length, p.Vector), a.facts.held[p.holding()]
+	if a.inBlock(&p, device) {
 		if q, ok := a.fitShared(p, 1, device); ok && device.Cluster > 1 && p.Threads > sharedThreads && a.rows.Count >= int64(device.Processors) {
 			return q, true
 		}
@@ -140,6 +143,26 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 		}
 	}
 	return p, false
+}
+
+// align completes p, which has steps of single elements, for steps that begin where memory is
+// aligned, and reports whether rows can be in registers of a block so.
+func (a *analysis) align(p *Params, device scheduler.Device) bool {
+	if p.Vector > 1 || a.rows.KeptDimensions == 0 || a.rows.Piece != a.rows.Length || !a.rows.Aligns(a.rows.Kept, alignedVector) {
+		return false
+	}
+	p.Vector, p.Aligned = alignedVector, true
+	return a.inBlock(p, device)
+}
+
+// inBlock gives the rows of p threads of a block, and reports whether they have room for them.
+func (a *analysis) inBlock(p *Params, device scheduler.Device) bool {
+	vectors := scheduler.CeilDiv(max(a.rows.Length, 1)+p.before(), p.Vector)
+	p.Threads = 1
+	for p.Threads < min(warp, vectors) && (p.Threads < 8 || 4*p.Threads <= vectors) {
+		p.Threads *= 2
+	}
+	return a.widen(p, a.facts.held[p.holding()], vectors, device)
 }
 
 // fitShared returns the parameters with which blocks, of a cluster or at least one, have
@@ -208,6 +231,9 @@ func (a *analysis) widen(p *Params, h held, vectors int64, device scheduler.Devi
 // element two warps are: a layer norm 103 and 114; and of single elements of 4 bytes four:
 // softmax in float32 185 us, with two 187, with one 193.
 func (a *analysis) mostSteps(p Params) int64 {
+	if p.Aligned {
+		return leastSteps
+	}
 	if p.Threads < largeBlock && !slices.ContainsFunc(a.rows.Tensors, func(t space.Tensor) bool { return t.Bytes < 4 }) {
 		return wideSteps
 	}
@@ -259,7 +285,7 @@ func (a *analysis) spread(p *Params, device scheduler.Device) {
 	if p.Cluster > 1 || a.rows.Count*p.Threads > most {
 		return
 	}
-	vectors := scheduler.CeilDiv(max(a.rows.Length, 1), p.Vector)
+	vectors := scheduler.CeilDiv(max(a.rows.Length, 1)+p.before(), p.Vector)
 	for !a.facts.isOnline && p.Steps > spreadSteps && p.Threads < int64(device.Threads) && 2*a.rows.Count*p.Threads <= most {
 		p.Threads *= 2
 		p.Steps = buckets.Of(scheduler.CeilDiv(vectors, p.Threads))
@@ -272,12 +298,23 @@ func (a *analysis) spread(p *Params, device scheduler.Device) {
 // pair gives a thread two rows at a time where what rows have in common is loaded one by
 // one, before they are reduced and once for both, if there are registers and rows enough. A
 // layer norm of 65,536 rows of 1,023 bfloat16 takes 98.7 us so, 101.9 with two rows or one
-// and 100.6 with one where that is loaded early. Of vectors of two or more one row is faster.
+// and 100.6 with one where that is loaded early. Of vectors of two or more one row is faster,
+// but of those that begin where memory is aligned, as what rows have in common is loaded one
+// by one there too, and as long as few threads have a row: of 16384 x 4095 two rows of 256
+// threads take 118 us on an H200, where single elements take 91. The rows of a thread have one
+// phase then, that of every second row.
 func (a *analysis) pair(p *Params, device scheduler.Device) {
-	isSingle := p.Vector > 1 || p.Cluster > 1 || p.Shared || a.facts.shared == 0
-	more := p.Steps*max(a.facts.held[p.holding()].registers, 1) + scheduler.CeilDiv(p.Steps*a.facts.shared, 4)
-	if !isSingle && a.registersOf(*p)+more <= pairRegisters && a.rows.Count >= pairRows*int64(device.Processors)*p.Rows {
-		p.Each, p.Early = 2, true
+	isOther := p.Vector > 1 && (!p.Aligned || p.Threads > alignedPairs) || p.Cluster > 1 || p.Shared || a.facts.shared == 0
+	e, most := p.Steps*p.Vector, int64(pairRegisters)
+	if p.Aligned {
+		most = mostRegisters
+	}
+	more := e*max(a.facts.held[p.holding()].registers, 1) + scheduler.CeilDiv(e*a.facts.shared, 4)
+	if isOther || a.registersOf(*p)+more > most || a.rows.Count < pairRows*int64(device.Processors)*p.Rows {
+		return
+	}
+	if p.Each, p.Early = 2, true; p.Aligned {
+		p.Rows = p.Vector
 	}
 }
 

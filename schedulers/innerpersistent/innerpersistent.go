@@ -11,11 +11,15 @@
 // two passes over what is held in registers, and in one where threads have long parts of a
 // row, if they are few: blocks of a cluster exchange once then.
 //
-// Rows whose elements are loaded one by one, as those of an odd number of 2 bytes each, take
-// many instructions for few bytes. How many elements a row has at least is promised
-// ([schedule.Scheduled.PromiseLeast]), so that the last steps alone are tested for its end,
-// and where rows have inputs in common a thread has two rows at a time, and loads those
-// once.
+// Rows whose elements are loaded one by one take many instructions for few bytes. How many
+// elements a row has at least is promised ([schedule.Scheduled.PromiseLeast]), so that the
+// last steps alone are tested for its end, and where rows have inputs in common a thread has
+// two rows at a time, and loads those once.
+//
+// Rows of an odd number of elements of 2 bytes or less are in pairs that begin where memory is
+// aligned, in another place of every second row ([schedule.Scheduled.AlignRows]), if all
+// tensors with an element for each point lie so and a block has registers for a row. The
+// rows of a thread, if it has two, have the same place.
 //
 // Of rows of a cluster, or of a block that would need more than 512 threads, each thread
 // copies its elements of the inputs that are needed again to shared memory, asynchronously,
@@ -46,16 +50,18 @@
 //   - Single elements of 4 bytes: a softmax of 65536 x 1023 float32 takes 185.0 / 180.0 with
 //     8 of a thread, 187.1 / 182.2 with 16, 195.1 / 191.0 with 32, 195.3 / 191.1 with 4.
 //   - Single elements of 2 bytes: a softmax of 65536 x 1023 bfloat16 takes 96.0 / 90.7 with a
-//     warp a row and 97.2 / 92.5 with two. Vectors that begin where memory is aligned, in
-//     another place of each row, took 95.7 / 90.3, and are not made. A layer norm takes
-//     98.7 / 94.4 with two warps for two rows and the weights loaded first, 101.9 / 97.7 with
-//     them loaded last, 102.0 / 97.3 so with one row, and 105.2 / 101.6 with a warp a row.
-//     By hand, beside 98.9 / 94.4 and a copy of 93.7 / 87.0: pairs of elements that begin where
-//     memory is a multiple of 4 bytes, so that odd rows begin in the middle of one, 94.4 / 89.2
-//     with two rows of one parity a thread and the weights loaded once, one by one; vectors of
-//     8 in the same way 96.6 / 92.3, the weights being put together from two vectors each,
-//     which takes the instructions; eight rows copied to shared memory as one, 97.5 / 91.9.
-//     Pairs would be taken if loops could begin in a place that depends on the row: none can.
+//     warp a row and 97.2 / 92.5 with two. A layer norm takes 98.7 / 94.4 with two warps for
+//     two rows and the weights loaded first, 101.9 / 97.7 with them loaded last, 102.0 / 97.3
+//     so with one row, and 105.2 / 101.6 with a warp a row.
+//   - Pairs that begin where memory is aligned, on an H200, where a copy takes 67.5 / 64.0: the
+//     softmax 68.8 / 65.5 with a warp a row, 71.5 / 69.0 with two, in vectors of 4 elements
+//     72.0 / 68.8, of 8 89 / 85, and 74.8 / 71.2 in single elements. The layer norm 70.8 / 67.8
+//     with a warp for two rows and the weights loaded first, 73.5 / 71.3 with two warps,
+//     83.6 / 80.9 with two for four rows, 75.9 / 72.7 with a warp a row and the weights loaded
+//     last, and 79.3 / 76.6 in single elements; by hand with two warps for four rows 71.2 / 68.1,
+//     with eight rows copied to shared memory as one 74.6 / 71.3. A layer norm of 8192 x 8191
+//     takes 80.7 / 77.1, in single elements 139.8 / 133.9, a softmax of 16384 x 4097 70.0 / 68.9
+//     and 88.1 / 86.0.
 //   - Held packed, as the RMS norm takes 185.9 / 181.1 with what the compiler keeps unpacked,
 //     and spills.
 //   - Long rows with weights: an RMS norm of 2048 x 131072 bfloat16 takes 263.1 / 260.3 on an
@@ -85,6 +91,7 @@ import (
 // Params are the choices for a segment.
 type Params struct {
 	Vector  int64             // elements of a step
+	Aligned bool              // steps begin where memory is aligned, in another place of each row
 	Steps   int64             // of a thread along its row
 	Threads int64             // of a row, in a block
 	Cluster int64             // blocks of a row
@@ -101,9 +108,12 @@ func (p Params) String() string {
 	if p.Cluster > 1 {
 		blocks = fmt.Sprintf(" in each of %d blocks", p.Cluster)
 	}
-	memory, early, each, ahead := "", "", "", ""
+	memory, early, each, ahead, aligned := "", "", "", "", ""
 	if p.Ahead > 1 {
 		ahead = fmt.Sprintf(", %d at a time", p.Ahead)
+	}
+	if p.Aligned {
+		aligned = " from where memory is aligned"
 	}
 	if p.Each > 1 {
 		each = fmt.Sprintf(", %d a thread", p.Each)
@@ -114,7 +124,7 @@ func (p Params) String() string {
 	if p.Early {
 		early = ", what rows have in common loaded first"
 	}
-	return fmt.Sprintf("inner persistent: %d rows a block%s%s, %d threads a row%s, %d steps of %d elements each%s, a held byte at %d%s", p.Rows*p.Each, each, memory, p.Threads, blocks, p.Steps, p.Vector, ahead, p.Price, early)
+	return fmt.Sprintf("inner persistent: %d rows a block%s%s, %d threads a row%s, %d steps of %d elements each%s%s, a held byte at %d%s", p.Rows*p.Each, each, memory, p.Threads, blocks, p.Steps, p.Vector, aligned, ahead, p.Price, early)
 }
 
 // Width is that of [scheduler.Vectorized]. Where it is known that blocks have as many rows
@@ -130,7 +140,15 @@ func (p Params) Width() int64 {
 func (p Params) holding() holding { return holding{p.Price, p.Vector > 1, p.Shared} }
 
 // capacity is how many elements a row may have.
-func (p Params) capacity() int64 { return p.Threads * p.Cluster * p.Steps * p.Vector }
+func (p Params) capacity() int64 { return p.Threads*p.Cluster*p.Steps*p.Vector - p.before() }
+
+// before is how many elements the first step has before its row, at most.
+func (p Params) before() int64 {
+	if p.Aligned {
+		return p.Vector - 1
+	}
+	return 0
+}
 
 // least is how many elements a row has at least that has these parameters: all but the
 // last steps of a thread are whole then. 0: it may be empty.
@@ -139,7 +157,7 @@ func (p Params) least() int64 {
 	if below == 0 {
 		return 0
 	}
-	return below*p.Threads*p.Cluster*p.Vector + 1
+	return max(below*p.Threads*p.Cluster*p.Vector+1-p.before(), 0)
 }
 
 const name = "inner_persistent" // as the enumeration SchedulerType of Python has it
@@ -276,5 +294,13 @@ func twoPass(s *schedule.Scheduled, sums *map[core.ValID]core.ValID) error {
 
 // recipe has p and what build reads of the segment.
 func (a *analysis) recipe(p Params) string {
-	return fmt.Sprint(p, a.rows.Dimensions, a.rows.KeptDimensions, a.rows.Pitch(p.Vector).Widths)
+	return fmt.Sprint(p, a.rows.Dimensions, a.rows.KeptDimensions, a.pitch(p).Widths)
+}
+
+// pitch is that of the accesses of p.
+func (a *analysis) pitch(p Params) space.Pitch {
+	if p.Aligned {
+		return a.rows.AlignedPitch(a.rows.Kept, p.Vector)
+	}
+	return a.rows.Pitch(p.Vector)
 }

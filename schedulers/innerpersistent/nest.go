@@ -67,7 +67,7 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 			reference = partial
 		}
 	}
-	if err := a.rows.Vectorize(s, a.rows.Pitch(p.Vector)); err != nil {
+	if err := a.rows.Vectorize(s, a.pitch(p)); err != nil {
 		return err
 	}
 	if err := scheduler.ParallelizeLike(s, reference, nil); err != nil {
@@ -158,6 +158,10 @@ func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 		n.Split(steps, p.Ahead, schedule.Unroll)
 	}
 	if kept > 0 {
+		isApart := p.Aligned && p.Each > 1 // rows of one phase are as many apart as a block has of other phases
+		if isApart {
+			n.Split(0, p.Rows, schedule.TIDy)
+		}
 		if n.Split(0, p.Each, schedule.Serial); p.Each > 1 {
 			at := len(s.Loop(v)) - 1
 			if p.Vector > 1 {
@@ -165,7 +169,9 @@ func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 			}
 			n.Reorder(map[int]int{1: at})
 		}
-		n.Split(0, p.Rows, schedule.TIDy)
+		if !isApart {
+			n.Split(0, p.Rows, schedule.TIDy)
+		}
 		n.Parallelize(0, schedule.BIDx)
 	}
 	return n.Err
@@ -181,6 +187,9 @@ func (a *analysis) row(n *scheduler.Nest, reduced int, p Params) int {
 		if least := p.least(); n.Err == nil && least > 0 && a.rows.Piece == a.rows.Length {
 			n.Err = n.Schedule.PromiseLeast(n.Tensor, at, least)
 		}
+		if n.Err == nil && p.Aligned {
+			n.Err = n.Schedule.AlignRows(n.Tensor, 0, at, p.Vector)
+		}
 		if n.Err == nil {
 			n.Err = n.Schedule.SplitWhole(n.Tensor, at, capacity)
 		}
@@ -188,7 +197,7 @@ func (a *analysis) row(n *scheduler.Nest, reduced int, p Params) int {
 	}
 	if a.rows.Piece == a.rows.Length {
 		n.Merge(kept, reduced)
-		at := split(p.capacity(), kept)
+		at := split(p.capacity()+p.before(), kept)
 		n.Split(at, p.Vector, schedule.Serial)
 		return at
 	}

@@ -170,6 +170,27 @@ func (p *Space) AlignedPitch(from int, e int64) Pitch {
 	return h
 }
 
+// narrowBytes are those of an element below which accesses of single elements move little.
+const narrowBytes = 4
+
+// Aligns reports whether steps of so many elements along the places from from on can begin
+// where memory is aligned, for all tensors that have an element for each point, of which
+// some are narrow. Of elements of 4 bytes nothing is gained: a softmax of 65536 x 1023
+// float32 takes 132.6 / 130.1 us on an H200, 134.6 / 132.5 in single elements, and what
+// loads earlier, so that narrow ones gain, 142.6 / 136.9.
+func (p *Space) Aligns(from int, e int64) bool {
+	isNarrow := false
+	for k, w := range p.AlignedPitch(from, e).Widths {
+		if t := &p.Tensors[k]; p.IsFull(t) {
+			if w < e {
+				return false
+			}
+			isNarrow = isNarrow || t.Bytes < narrowBytes
+		}
+	}
+	return isNarrow && p.Size(0, from) > 1
+}
+
 // Cheapest returns the pitch of least cost of loops with a break at from, the one
 // of fewer elements if there are two.
 func (p *Space) Cheapest(from int, rows int64) Pitch {

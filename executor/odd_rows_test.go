@@ -1,0 +1,112 @@
+package executor_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/fusionfuzz"
+)
+
+// rowPrograms need whole rows of x, %0, for each of its elements: D is the type of x, O that
+// of the result. Those of one operand more have y, %1, of one element for each, or weights.
+var rowPrograms = []struct{ name, inputs, text string }{
+	{"softmax", "", "%2 = cast %0 dtype=f32\n%31 = max %2 dims=[DIM] keepdim=false\n%3 = broadcast %31 is_broadcast_dim=[LAST]\n%4 = sub %2, %3\n%5 = exp %4\n%32 = sum %5 dims=[DIM] keepdim=false dtype=f32\n%6 = broadcast %32 is_broadcast_dim=[LAST]\n%7 = truediv %5, %6\n%8 = cast %7 dtype=O\n"},
+	{"norm", "weights", "%2 = cast %0 dtype=f32\n%3, %4, %20 = welford %2 dims=[DIM]\n%5 = broadcast %3 is_broadcast_dim=[LAST]\n%6 = sub %2, %5\n%18 = cast %1 dtype=f32\n%9 = broadcast %18 is_broadcast_dim=[FIRST]\n%10 = mul %6, %9\n%8 = cast %10 dtype=O\n"},
+	{"norm of a sum", "y", "%2 = cast %0 dtype=f32\n%18 = cast %1 dtype=f32\n%3 = add %2, %18\n%4 = mul %3, %3\n%31 = sum %4 dims=[DIM] keepdim=false dtype=f32\n%5 = broadcast %31 is_broadcast_dim=[LAST]\n%6 = add %5, 0.5:f64\n%7 = rsqrt %6\n%9 = mul %3, %7\n%8 = cast %9 dtype=O\n"},
+	{"backward of softmax", "y", "%2 = cast %0 dtype=f32\n%18 = cast %1 dtype=f32\n%3 = mul %2, %18\n%31 = sum %3 dims=[DIM] keepdim=false dtype=f32\n%4 = broadcast %31 is_broadcast_dim=[LAST]\n%5 = sub %18, %4\n%6 = mul %5, %2\n%8 = cast %6 dtype=O\n"},
+	{"scan", "", "%2 = cast %0 dtype=f32\n%3 = abs %2\n%4 = cumsum %3 dim=DIM\n%8 = cast %4 dtype=O\n"},
+	{"scan of a product", "weights", "%2 = cast %0 dtype=f32\n%18 = cast %1 dtype=f32\n%9 = broadcast %18 is_broadcast_dim=[FIRST]\n%3 = mul %2, %9\n%4 = cummax %3 dim=DIM\n%8 = cast %4 dtype=O\n"},
+}
+
+// randomRows returns a program on rows of any length, most of them odd, with NaNs and infinities
+// in some, that begin anywhere in memory, or are written to the memory of the input.
+func randomRows(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
+	t.Helper()
+	p := rowPrograms[r.IntN(len(rowPrograms))]
+	types := []string{"bf16", "f16", "bf16", "f32"}
+	in, out := types[r.IntN(4)], types[r.IntN(4)]
+	columns := []int64{1 + r.Int64N(40), 1 + 2*r.Int64N(70), 1 + r.Int64N(700)}[r.IntN(3)]
+	shape := []int64{1 + r.Int64N(30), columns}
+	if r.IntN(3) == 0 {
+		shape = []int64{1 + r.Int64N(5), 1 + r.Int64N(6), columns}
+	}
+	gap, offset := int64(0), int64(0)
+	if r.IntN(5) == 0 {
+		gap = 1 + r.Int64N(2)
+	}
+	if r.IntN(5) == 0 {
+		offset = 1 + r.Int64N(3)
+	}
+	dims, contiguity := strings.TrimSuffix(strings.Repeat("-1, ", len(shape)), ", "), strings.Repeat("yes, ", len(shape)-1)+"yes"
+	if gap > 0 {
+		contiguity = strings.Repeat("no, ", len(shape)-1) + "yes"
+	}
+	given := [][]int64{shape}
+	text := fmt.Sprintf("%%0 = tensor D [%s] contiguity=[%s]\n", dims, contiguity)
+	switch p.inputs {
+	case "weights":
+		text += "%1 = tensor bf16 [-1] contiguity=[yes]\n"
+		given = append(given, shape[len(shape)-1:])
+	case "y":
+		text += fmt.Sprintf("%%1 = tensor %s [%s] contiguity=[%s]\n", types[r.IntN(4)], dims, strings.Repeat("yes, ", len(shape)-1)+"yes")
+		given = append(given, shape)
+	}
+	text += p.text
+	if in == out && r.IntN(4) == 0 {
+		text += "output %8 alias %0\n"
+	} else {
+		text += "output %8\n"
+	}
+	last, first := strings.Repeat("false, ", len(shape)-1)+"true", strings.Repeat("true, ", len(shape)-1)+"false"
+	text = strings.NewReplacer("=O\n", "="+out+"\n", " D ", " "+in+" ", "LAST", last, "FIRST", first, "DIM", fmt.Sprint(len(shape)-1)).Replace(text)
+	f, err := core.Parse(text)
+	require.NoError(t, err, text)
+	f.Freeze()
+	c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), given...), Wild: true}
+	x := &c.Inputs[0]
+	for i := range x.Array.F {
+		if row := int64(i) / columns; row%4 == 2 && p.inputs != "" {
+			x.Array.F[i] = []float64{math.NaN(), math.Inf(1)}[row/4%2]
+		}
+	}
+	step := int64(1)
+	for d := len(shape) - 1; d >= 0; d-- {
+		x.Strides[d] = step
+		if step *= shape[d]; d == len(shape)-1 {
+			step += gap
+		}
+	}
+	x.Storage, x.Offset = step+offset, offset
+	return c
+}
+
+// TestDeviceRows has random programs on rows planned for a device: those that begin where memory
+// is aligned, in another place of each row, among them. DEVICE_ROWS is how many, DEVICE_SEED says which.
+func TestDeviceRows(t *testing.T) {
+	n, seed := setting("DEVICE_ROWS", 150), uint64(setting("DEVICE_SEED", 5))
+	aligned := 0
+	for k := range n {
+		r := rand.New(rand.NewPCG(seed, uint64(k)))
+		c := randomRows(t, r)
+		s := newStage(t)
+		s.driver.Present[0].Processors = 1 + r.IntN(3)
+		ok, err := s.check(s.executor(c.Fusion), c, []int{0, 0, 0, 1}[r.IntN(4)], never)
+		require.True(t, ok, "program %d: %v\n%s", k, err, c.Fusion)
+		if s.plan != nil {
+			if choice, _ := s.plan.Inspection().Show("scheduler_verbose"); strings.Contains(choice, "from where memory is aligned") {
+				aligned++
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("program %d\n%s", k, c.Fusion)
+		}
+	}
+	t.Log(aligned)
+	require.Greater(t, aligned, n/6)
+}
