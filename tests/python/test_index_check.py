@@ -168,3 +168,23 @@ def test_environment() -> None:
         "index_select(): elements of index (tv1) must be from 0 to the size of dimension 0 of arg less 1, got 2 and 2"
     )
     assert lines[2].startswith(text)
+
+
+@OPTIONS
+def test_left_out(options: list[str]) -> None:
+    """A position that is -1 to be left out is an error too; zeros at one that there is are none."""
+
+    def left_out(ops, index, grad):
+        return ops.index_put_accumulate(ops.full([6, 7], 0, D.Float), ops.where(ops.eq(index, 3), -1, index), grad)
+
+    def zeros(ops, index, grad):
+        is_padding = ops.eq(index, 3)
+        grad = ops.where(ops.broadcast(is_padding, [False, True]), 0.0, grad)
+        return ops.index_put_accumulate(ops.full([6, 7], 0, D.Float), ops.where(is_padding, 0, index), grad)
+
+    index = torch.tensor([5, 3, 0, 3, 5])
+    want = definition(left_out, index, X).execute([index, X])[0]
+    assert (want[3] == 0).all()
+    with pytest.raises(InvalidArgument, match="got -1 and 6"):
+        definition(left_out, index, X).execute([index, X], _enable_options=options)
+    torch.testing.assert_close(definition(zeros, index, X).execute([index, X], _enable_options=options)[0], want)
