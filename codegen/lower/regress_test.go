@@ -349,6 +349,32 @@ tv3.parallelize(3, block_x)
 tv5.parallelize(3, block_x)
 tv3.set_allocation_domain([tv3.loop[2], tv3.logical[0], tv3.logical[2]], True)
 `},
+	// As many points of a block as elements are stored, but those of later blocks are beyond them.
+	{"asynchronous copy of blocks in the order of the tensor", `%0 = tensor i64 [16, 3] contiguity=[yes, yes]
+%1 = permute %0 dims=[1, 0]
+output %1
+`, [][]int64{{16, 3}}, `tv2 = tv0.cache_after(cp_async)
+tv2.set_memory_type(shared)
+tv2.merge(0, 1)
+tv2.split_whole(0, 48)
+tv2.split(0, 4)
+transform_like(tv2, [tv0, tv1])
+tv2.parallelize(1, grid_z)
+tv1.parallelize(1, grid_z)
+tv2.set_allocation_domain([tv2.logical[0], tv2.logical[1]], True)
+`},
+	{"asynchronous copy of iterations in the order of the tensor", `%0 = tensor i64 [4] contiguity=[yes]
+%1 = permute %0 dims=[0]
+output %1
+`, [][]int64{{4}}, `tv2 = tv0.cache_after(cp_async)
+tv2.set_memory_type(shared)
+tv1.split(0, 7, False)
+tv1.split(0, 4, False)
+transform_like(tv1, [tv0, tv2])
+inline_most()
+tv2.parallelize(0, block_x)
+tv2.set_allocation_domain([tv2.logical[0]], True)
+`},
 	// Whether tests can fail in unswitched loops is not asked where it has no value.
 	{"unswitched loop of nothing", `%0 = tensor i64 [2, 0] contiguity=[yes, yes]
 %1 = neg %0

@@ -80,9 +80,13 @@ func (a *Analysis) storageOf(v core.ValID) storage {
 }
 
 // isOnto reports whether the points of the loops of v that its storage st tells apart are as
-// many as its elements. As loops lead to all elements, no two of those points have one.
+// many as its elements. As loops lead to all elements, no two of those points have one; but
+// not where axes that are no loops are stored and follow from loops that are not told apart
+// as well: in a later block, or iteration, they may lead beyond the storage.
 func (a *Analysis) isOnto(v core.ValID, st *storage) bool {
 	elements, points := int64(1), int64(1)
+	loops := a.s.Loop(v)
+	areLoops := !slices.ContainsFunc(st.axes, func(x core.AxisID) bool { return !slices.Contains(loops, x) })
 	for _, x := range st.axes {
 		n, isConst := a.f.Scalars().ConstInt(a.f.Axis(x).Extent)
 		if !isConst || n > maxOnto || elements > maxOnto {
@@ -90,11 +94,14 @@ func (a *Analysis) isOnto(v core.ValID, st *storage) bool {
 		}
 		elements *= n
 	}
-	for k, x := range a.s.Loop(v) {
+	for k, x := range loops {
+		n, isConst := a.f.Scalars().ConstInt(a.f.Axis(x).Extent)
 		if k < st.position && !a.parallel(x).IsThread() || a.isPrivate(a.s.Memory(v), x) || a.isReduced(x) {
+			if !areLoops && !a.isReduced(x) && (!isConst || n != 1) {
+				return false
+			}
 			continue
 		}
-		n, isConst := a.f.Scalars().ConstInt(a.f.Axis(x).Extent)
 		if !isConst || n > maxOnto || points > maxOnto {
 			return false
 		}
