@@ -81,12 +81,10 @@ func (a *Analysis) storageOf(v core.ValID) storage {
 
 // isOnto reports whether the points of the loops of v that its storage st tells apart are as
 // many as its elements. As loops lead to all elements, no two of those points have one; but
-// not where axes that are no loops are stored and follow from loops that are not told apart
-// as well: in a later block, or iteration, they may lead beyond the storage.
+// not where the index along a stored axis follows from a loop that is not told apart: in a
+// later block, or iteration, that leads beyond the storage.
 func (a *Analysis) isOnto(v core.ValID, st *storage) bool {
 	elements, points := int64(1), int64(1)
-	loops := a.s.Loop(v)
-	areLoops := !slices.ContainsFunc(st.axes, func(x core.AxisID) bool { return !slices.Contains(loops, x) })
 	for _, x := range st.axes {
 		n, isConst := a.f.Scalars().ConstInt(a.f.Axis(x).Extent)
 		if !isConst || n > maxOnto || elements > maxOnto {
@@ -94,10 +92,17 @@ func (a *Analysis) isOnto(v core.ValID, st *storage) bool {
 		}
 		elements *= n
 	}
+	loops := a.s.Loop(v)
+	ofLoops := map[core.AxisID]bool{}
+	for _, x := range loops {
+		a.above(x, ofLoops)
+	}
 	for k, x := range loops {
 		n, isConst := a.f.Scalars().ConstInt(a.f.Axis(x).Extent)
 		if k < st.position && !a.parallel(x).IsThread() || a.isPrivate(a.s.Memory(v), x) || a.isReduced(x) {
-			if !areLoops && !a.isReduced(x) && (!isConst || n != 1) {
+			of := map[core.AxisID]bool{}
+			a.above(x, of)
+			if (!isConst || n != 1) && slices.ContainsFunc(st.axes, func(y core.AxisID) bool { return a.follows(y, of, ofLoops) }) {
 				return false
 			}
 			continue
@@ -108,6 +113,25 @@ func (a *Analysis) isOnto(v core.ValID, st *storage) bool {
 		points *= n
 	}
 	return points == elements
+}
+
+// above adds x and the axes that it was made from to all.
+func (a *Analysis) above(x core.AxisID, all map[core.AxisID]bool) {
+	d, known := a.f.Axis(x).Def, all[x]
+	if all[x] = true; d != core.NoTransform && !known {
+		for _, y := range a.f.Transform(d).Inputs() {
+			a.above(y, all)
+		}
+	}
+}
+
+// follows reports whether the index along x is made from one of the axes of, the ancestors of a
+// loop; ofLoops are those of all loops, whose indices follow from what they became.
+func (a *Analysis) follows(x core.AxisID, of, ofLoops map[core.AxisID]bool) bool {
+	if d := a.f.Axis(x).Def; !of[x] && !ofLoops[x] && d != core.NoTransform {
+		return slices.ContainsFunc(a.f.Transform(d).Inputs(), func(y core.AxisID) bool { return a.follows(y, of, ofLoops) })
+	}
+	return of[x]
 }
 
 // maxOnto bounds what isOnto counts, so that products fit.

@@ -12,6 +12,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 D = DataType
 DTYPES = [D.Float, D.Half, D.Int32, D.Bool, D.Double, D.ComplexFloat]
 
+SLICES = 301  # that are added
+
 WIDE, TALL, DEEP = (3, 20_011), (20_011, 3), (7, 33, 129)
 
 
@@ -70,6 +72,16 @@ def views(dtype: DataType) -> dict[str, list[dict]]:
             }
         ],
         "embedding_fwd": [{"input": indices((50, 40), 129), "weight": odd}],
+        "index_put_accumulate": [{"acc": odd, "index": indices((SLICES,), 129), "value": t(SLICES, 1031)}],
+        "_group_positions": [{"index": indices((100_003,), 1000), "size": 1000}],
+        "_sum_slices": [
+            {
+                "acc": odd,
+                "order": indices((SLICES,), SLICES, distinct=True),
+                "begin": Tensor((130,), D.Int, [i * SLICES // 129 for i in range(130)]),
+                "value": t(SLICES, 1031, special=False),  # the largest numbers cancel in another order
+            }
+        ],
         "matmul": [
             {"arg1": t(130, 257, special=False), "arg2": t(257, 131, special=False)},
             {"arg1": t(3, 65, 64, special=False), "arg2": t(64, 129, special=False)},
@@ -102,6 +114,8 @@ def large_cases(row: dict, dtype: DataType) -> list[Case]:
             shapes = [[(67, 1), (1, 1031), (67, 1031)][i % 3] for i in range(count)]
             out.append(operands.case(shapes, [dtype] * count, layouts=False))
         return out
+    if name in ("index_put_accumulate", "_group_positions", "_sum_slices"):
+        return [Case(args, length=SLICES + 1) for args in views(dtype)[name]]
     if row["class"] in ("reduction", "scan", "sort") or name in ("var", "var_mean"):
         return by_shapes(row, dtype)
     if name in views(dtype):
