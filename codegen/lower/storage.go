@@ -93,16 +93,11 @@ func (a *Analysis) isOnto(v core.ValID, st *storage) bool {
 		elements *= n
 	}
 	loops := a.s.Loop(v)
-	ofLoops := map[core.AxisID]bool{}
-	for _, x := range loops {
-		a.above(x, ofLoops)
-	}
+	others := slices.DeleteFunc(slices.Clone(st.axes), func(x core.AxisID) bool { return slices.Contains(loops, x) })
 	for k, x := range loops {
 		n, isConst := a.f.Scalars().ConstInt(a.f.Axis(x).Extent)
 		if k < st.position && !a.parallel(x).IsThread() || a.isPrivate(a.s.Memory(v), x) || a.isReduced(x) {
-			of := map[core.AxisID]bool{}
-			a.above(x, of)
-			if (!isConst || n != 1) && slices.ContainsFunc(st.axes, func(y core.AxisID) bool { return a.follows(y, of, ofLoops) }) {
+			if (!isConst || n != 1) && a.anyFollows(others, x, loops) {
 				return false
 			}
 			continue
@@ -115,23 +110,36 @@ func (a *Analysis) isOnto(v core.ValID, st *storage) bool {
 	return points == elements
 }
 
-// above adds x and the axes that it was made from to all.
-func (a *Analysis) above(x core.AxisID, all map[core.AxisID]bool) {
-	d, known := a.f.Axis(x).Def, all[x]
-	if all[x] = true; d != core.NoTransform && !known {
-		for _, y := range a.f.Transform(d).Inputs() {
-			a.above(y, all)
-		}
+// anyFollows reports whether the index along one of axes, which are no loops, is made from an
+// ancestor of loop x. The indices of the ancestors of loops follow from what they became.
+func (a *Analysis) anyFollows(axes []core.AxisID, x core.AxisID, loops []core.AxisID) bool {
+	if len(axes) == 0 {
+		return false
 	}
+	ofOne, ofLoops := a.ancestors(x), a.ancestors(loops...)
+	var follows func(y core.AxisID) bool
+	follows = func(y core.AxisID) bool {
+		d := a.f.Axis(y).Def
+		if ofLoops[y] || d == core.NoTransform {
+			return ofOne[y]
+		}
+		return slices.ContainsFunc(a.f.Transform(d).Inputs(), follows)
+	}
+	return slices.ContainsFunc(axes, follows)
 }
 
-// follows reports whether the index along x is made from one of the axes of, the ancestors of a
-// loop; ofLoops are those of all loops, whose indices follow from what they became.
-func (a *Analysis) follows(x core.AxisID, of, ofLoops map[core.AxisID]bool) bool {
-	if d := a.f.Axis(x).Def; !of[x] && !ofLoops[x] && d != core.NoTransform {
-		return slices.ContainsFunc(a.f.Transform(d).Inputs(), func(y core.AxisID) bool { return a.follows(y, of, ofLoops) })
+// ancestors returns axes and those that they were made from.
+func (a *Analysis) ancestors(axes ...core.AxisID) map[core.AxisID]bool {
+	all := map[core.AxisID]bool{}
+	for _, x := range axes {
+		all[x] = true
 	}
-	return of[x]
+	for _, id := range a.f.TransformsTo(axes) {
+		for _, x := range a.f.Transform(id).Inputs() {
+			all[x] = true
+		}
+	}
+	return all
 }
 
 // maxOnto bounds what isOnto counts, so that products fit.
