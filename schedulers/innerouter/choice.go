@@ -56,7 +56,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 // inRegisters returns the parameters of rows that are held in registers.
 func (a *analysis) inRegisters(device scheduler.Device) (Params, bool) {
 	for _, blocks := range []int64{atOnce, 1} {
-		for _, price := range prices {
+		for _, price := range persistence.Prices {
 			if p, ok := a.fit(Params{Price: price}, blocks, device); ok {
 				return p, true
 			}

@@ -108,9 +108,6 @@ type holding struct {
 	isPacked, isStaged, isResident bool
 }
 
-// prices are those that are tried, the lowest first.
-var prices = []persistence.Price{persistence.Free, persistence.Fair, persistence.Tight}
-
 // analyse returns the analysis of g, made once.
 func analyse(g *scheduler.Segment) *analysis {
 	return scheduler.Remember(g, Scheduler{}, func() *analysis {
@@ -211,7 +208,7 @@ func factsOf(f *core.Fusion, reference core.ValID) (x facts, rows []core.ValID) 
 	}
 	x.held = map[holding]held{}
 	measure := func(phases *persistence.Phases, isStaged bool) {
-		for _, price := range prices {
+		for _, price := range persistence.Prices {
 			for k := range 4 {
 				isPacked, isResident := k&1 > 0, k&2 > 0
 				phases.Resident = isResident

@@ -82,7 +82,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 // rank returns the parameters to try, the best first, or why there are none.
 func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 	var all []Params
-	for _, price := range prices {
+	for _, price := range persistence.Prices {
 		if p, ok := a.fit(price, device); ok {
 			a.spread(&p, device)
 			a.pair(&p, device)

@@ -206,9 +206,6 @@ type held struct {
 	again            []int // the inputs, by place, that are in shared memory if some are
 }
 
-// prices are those that are tried, the lowest first.
-var prices = []persistence.Price{persistence.Free, persistence.Fair, persistence.Tight}
-
 // analyse returns the analysis of g, made once.
 func analyse(g *scheduler.Segment) *analysis {
 	return scheduler.Remember(g, Scheduler{}, func() *analysis {
@@ -263,7 +260,7 @@ func find(g *scheduler.Segment) (x facts) {
 		}
 	}
 	x.held = map[holding]held{}
-	for _, price := range prices {
+	for _, price := range persistence.Prices {
 		for _, isPacked := range []bool{false, true} {
 			for _, phases.Reload = range []bool{false, true} {
 				plan := phases.Choose(price, isPacked)

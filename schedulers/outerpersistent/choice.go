@@ -41,7 +41,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	}
 	var all []Params
 	for _, fit := range []func(Params, scheduler.Device) (Params, bool){a.short, a.inBlock, a.inBlocks} {
-		for _, price := range prices {
+		for _, price := range persistence.Prices {
 			p.Price = price
 			if q, ok := fit(p, device); ok && len(all) == 0 {
 				all = append(all, q)

@@ -121,9 +121,6 @@ type holding struct {
 
 func (p Params) holding() holding { return holding{p.Price, p.Vector > 1, p.Reload} }
 
-// prices are those that are tried, the lowest first.
-var prices = []persistence.Price{persistence.Free, persistence.Fair, persistence.Tight}
-
 // analyse returns the analysis of g, made once.
 func analyse(g *scheduler.Segment) *analysis {
 	return scheduler.Remember(g, Scheduler{}, func() *analysis {
@@ -167,7 +164,7 @@ func find(g *scheduler.Segment) (x facts) {
 				return refuse("operation", v, "%s is the result of %s(), which cannot be computed in steps", f.Name(v), e.Called.Name)
 			}
 		}
-		for _, price := range prices {
+		for _, price := range persistence.Prices {
 			for _, isPacked := range []bool{false, true} {
 				plan := phases.Choose(price, isPacked)
 				x.held[holding{price, isPacked, reload}] = plan.Registers

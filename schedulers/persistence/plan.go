@@ -22,6 +22,9 @@ const (
 	Tight Price = 32 // they cost threads, and so requests under way
 )
 
+// Prices are those that schedulers try, the lowest first.
+var Prices = []Price{Free, Fair, Tight}
+
 // A Plan says what is held and what is computed again.
 type Plan struct {
 	*Phases
