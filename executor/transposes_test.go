@@ -28,6 +28,8 @@ func randomTranspose(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
 	}
 	if r.IntN(5) == 0 { // a matrix of which the rows begin anywhere, mostly
 		sizes = []int64{128 + r.Int64N(44), 128 + r.Int64N(38)}
+	} else if r.IntN(20) == 0 { // one of large tiles
+		sizes = []int64{385 + r.Int64N(90), 400 + r.Int64N(90)}
 	}
 	types := []string{"bf16", "f32", "bf16", "f32", "f16", "f64", "i64", "c64", "bool", "i32", "c128"}
 	type tensor struct {
@@ -145,7 +147,7 @@ func TestDeviceTransposes(t *testing.T) {
 				_, choice, _ = strings.Cut(choice, "chosen: ")
 				choice, _, _ = strings.Cut(choice, "\n")
 				chosen[choice]++
-				for _, kind := range []string{"transpose", "pointwise", "all", "windows"} {
+				for _, kind := range []string{"transpose", "pointwise", "all", "windows", "128 by 128, 256 threads, steps of 8 elements, cells of 1 by 1, windows"} {
 					if strings.Contains(choice, kind) {
 						chosen[kind]++
 					}
@@ -158,7 +160,7 @@ func TestDeviceTransposes(t *testing.T) {
 			t.Fatalf("program %d\n%s", k, c.Fusion)
 		}
 	}
-	for _, kind := range []string{"transpose", "pointwise", "all", "windows"} {
+	for _, kind := range []string{"transpose", "pointwise", "all", "windows", "128 by 128, 256 threads, steps of 8 elements, cells of 1 by 1, windows"} {
 		t.Log(kind, chosen[kind])
 	}
 	t.Log(chosen)

@@ -78,8 +78,8 @@ type Buffer struct {
 	// statement as another thread, or in another iteration of loops, does so after that
 	// was read: barriers for the sake of readers are enough for writers.
 	Distinct bool
-	// Once says of a Shared buffer that between barriers each element is written once, by
-	// one thread: barriers for the sake of readers are enough for all writers.
+	// Once says of a Shared buffer that between barriers each element is written by one
+	// thread: barriers for the sake of readers are enough for all writers.
 	Once bool
 	// Zeroed says that it holds zeros when the kernel starts and must again
 	// when it ends: arrival counters and semaphores.

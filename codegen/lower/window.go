@@ -18,7 +18,9 @@ const windowBytes = 16
 // distance of two rows in shared memory is, modulo a vector, that of two rows of the input,
 // and so is where the first one begins. Thus neither side shifts anything.
 //
-// Of a vector that passes the end of a row those elements are loaded that are of it, one by one.
+// A vector has elements before or behind its row as well, which nothing reads from shared memory:
+// what is there in memory is loaded with it. Only of one that passes the end of all memory those
+// elements are loaded that are of the row, one by one.
 type window struct {
 	source       kir.BufferID // the input
 	width        int64        // elements of a vector
@@ -198,8 +200,9 @@ func (w *window) place(l *lowering, coords []index) []index {
 
 // A piece is the vector of a window that a thread loads in an iteration of its own.
 type piece struct {
-	exists  scalar.ID // the vector is one of the window, and the row one of the input
-	isWhole scalar.ID // all of its elements are of the row
+	isIn    scalar.ID // the vector is one of the window
+	exists  scalar.ID // and the row one of the input
+	isWhole scalar.ID // an element of it is of the row, and all are known to be in memory
 	from    []index   // of the input: where the first one is
 	to      []index   // in shared memory
 }
@@ -226,7 +229,7 @@ func (l *lowering) load(v core.ValID, w *window) error {
 	whole := func(do func(i index, dst, src kir.Access)) {
 		each(kir.UnrollFull, func(i index, p piece) {
 			l.b.If(l.t.And(p.exists, p.isWhole), func() {
-				do(i, l.b.Vector(int(w.width), l.buffers[v], p.to...), l.b.Vector(int(w.width), w.source, p.from...))
+				do(i, l.b.Vector(int(w.width), l.buffers[v], p.to...), w.vector(l, p.from))
 			}, nil)
 		})
 	}
@@ -240,8 +243,10 @@ func (l *lowering) load(v core.ValID, w *window) error {
 		whole(func(i index, _, src kir.Access) {
 			l.b.Add(kir.Move{Dst: l.b.Vector(int(w.width), id, i, l.t.Int(0)), Src: src, Cache: cache, Last: last})
 		})
-		whole(func(i index, dst, _ kir.Access) {
-			l.b.Add(kir.Move{Dst: dst, Src: l.b.Vector(int(w.width), id, i, l.t.Int(0))})
+		each(kir.UnrollFull, func(i index, p piece) { // also of those with no element, what is undefined
+			l.b.If(p.isIn, func() {
+				l.b.Add(kir.Move{Dst: l.b.Vector(int(w.width), l.buffers[v], p.to...), Src: l.b.Vector(int(w.width), id, i, l.t.Int(0))})
+			}, nil)
 		})
 	}
 	isEdge := l.t.Not(w.isInside(l))
@@ -256,11 +261,22 @@ func (w *window) columns(l *lowering) index {
 	return l.b.Kernel().Buffers[w.source].Shape[len(w.origin)-1]
 }
 
-// isInside returns whether no vector of w passes the end of a row.
+// vector returns the access to the vector of the source whose first element is at the given place.
+func (w *window) vector(l *lowering, from []index) kir.Access {
+	a := l.b.Vector(int(w.width), w.source, from...)
+	a.Span = kir.InMemory
+	return a
+}
+
+// isInside returns whether all vectors of rows that there are, are in memory as a whole.
 func (w *window) isInside(l *lowering) scalar.ID {
-	first := w.origin[len(w.origin)-1]
-	last := l.t.Add(first, l.t.Int(w.vectors*w.width-1))
-	return l.t.And(l.t.Le(l.t.Int(w.width-1), first), l.t.Lt(last, w.columns(l)))
+	source, last, column := &l.b.Kernel().Buffers[w.source], slices.Clone(w.origin), len(w.origin)-1
+	if w.row >= 0 {
+		last[w.row] = l.t.Min(l.t.Add(last[w.row], l.t.Int(w.rows-1)), l.t.Sub(source.Shape[w.row], l.t.Int(1)))
+	}
+	last[column] = l.t.Add(last[column], l.t.Int((w.vectors-1)*w.width))
+	isInside := l.t.Le(l.b.At(w.source, last...).Index, l.t.Sub(source.Size, l.t.Int(w.width)))
+	return l.t.And(l.t.Le(l.t.Int(0), w.origin[column]), isInside)
 }
 
 // piece returns the k-th vector of w.
@@ -271,9 +287,10 @@ func (w *window) piece(l *lowering, k index) piece {
 	if w.row >= 0 {
 		from[w.row] = l.t.Add(from[w.row], row)
 	}
+	shape := l.b.Kernel().Buffers[w.source].Shape
 	tests := []test{{k, l.t.Int(w.rows * w.vectors)}}
 	for k, x := range from[:column] {
-		tests = append(tests, test{x, l.b.Kernel().Buffers[w.source].Shape[k]}, test{x, scalar.None})
+		tests = append(tests, test{x, shape[k]}, test{x, scalar.None})
 	}
 	// The vectors begin at a multiple of their width in either memory.
 	aligned := func(at index) index {
@@ -283,21 +300,25 @@ func (w *window) piece(l *lowering, k index) piece {
 	from[column] = l.t.Add(l.t.Sub(aligned(first), first), from[column])
 	begin := l.t.Mul(row, w.pitch)
 	at := aligned(l.t.Add(l.t.Add(w.phase, n), begin))
-	p := piece{exists: l.all(l.conditions(tests)), from: from, to: []index{row, l.t.Sub(at, begin)}}
-	last := l.t.Add(from[column], l.t.Int(w.width-1))
-	p.isWhole = l.t.And(l.t.Le(l.t.Int(0), from[column]), l.t.Lt(last, w.columns(l)))
-	return p
+	// Inside, vectors go on in memory where the row ends.
+	beyond := l.t.Select(w.isInside(l), l.t.Int(0), l.t.Int(w.width-1))
+	isWhole := l.t.Lt(from[column], l.t.Sub(shape[column], beyond))
+	if l.t.Facts(w.origin[column]).Lo < 0 { // and memory may begin behind a vector
+		isWhole = l.t.And(isWhole, l.t.Le(l.t.Int(0), from[column]))
+	}
+	return piece{isIn: l.all(l.conditions(tests[:1])), exists: l.all(l.conditions(tests)), isWhole: isWhole, from: from, to: []index{row, l.t.Sub(at, begin)}}
 }
 
 // loadSingly emits the load of the elements of p that there are, if those are not all and cond holds.
 func (l *lowering) loadSingly(v core.ValID, w *window, p *piece, cond scalar.ID) {
 	column := len(p.from) - 1
-	l.b.Repeat(l.loopName(), w.width, kir.UnrollNone, func(i index) {
-		at := slices.Clone(p.from)
-		at[column] = l.t.Add(at[column], i)
-		isThere := []scalar.ID{cond, l.t.Not(p.isWhole), p.exists, l.t.Le(l.t.Int(0), at[column]), l.t.Lt(at[column], w.columns(l))}
-		l.b.If(l.all(isThere), func() {
-			l.b.Store(l.loadFrom(l.b.At(w.source, at...)), l.buffers[v], p.to[0], l.t.Add(p.to[1], i))
-		}, nil)
-	})
+	l.b.If(l.all([]scalar.ID{cond, l.t.Not(p.isWhole), p.exists}), func() {
+		l.b.Repeat(l.loopName(), w.width, kir.UnrollNone, func(i index) {
+			at := slices.Clone(p.from)
+			at[column] = l.t.Add(at[column], i)
+			l.b.If(l.t.And(l.t.Le(l.t.Int(0), at[column]), l.t.Lt(at[column], w.columns(l))), func() {
+				l.b.Store(l.loadFrom(l.b.At(w.source, at...)), l.buffers[v], p.to[0], l.t.Add(p.to[1], i))
+			}, nil)
+		})
+	}, nil)
 }

@@ -106,7 +106,9 @@ const mostWidth = 16 // of rows that are aligned, in elements
 // copy: in 2 bytes 94.0 / 91.5 by accesses of single elements, 80.6 / 77.5 by windows (70.7 /
 // 66.7); in 4 bytes 151.8 / 150.4 and 144.7 / 141.0 (133.7 / 129.2); x + y^T in 2 bytes 124.5 /
 // 120.8 and 111.5 / 107.0 (101.5 / 97.6). What that is by: where the pieces that blocks write
-// begin within a sector, it is read before each is written.
+// begin within a sector, it is read before each is written. By hand, one tensor in 2 bytes took
+// 81.6 / 79.4 with windows of 64 by 64 and 75.2 / 71.4 with those of 128 by 128, one in 4 bytes
+// 142.1 / 138.4 and 140.0 / 136.4 with 128 rows; x + y^T took 117.0 and, with 128 by 128, 129.1.
 func (p *planner) window(q Params) Params {
 	isNarrow := q.Access < min(mostCell, accessBytes/p.size)
 	wide := p.near.PitchOf(p.nearAt, mostCell, 1)
@@ -115,9 +117,11 @@ func (p *planner) window(q Params) Params {
 		isNarrow = isNarrow || p.near.IsFull(t) && wide.Widths[k] < min(mostCell, accessBytes/t.Bytes)
 	}
 	w := Params{Near: windowTile, Far: windowTile, Threads: mostThreads, Vector: min(accessBytes/p.size, p.sector()), Access: 1, Cell: 1, Window: true, Resident: windowBlocks}
-	blocks := scheduler.CeilDiv(p.nearRun, w.Near) * scheduler.CeilDiv(p.farRun, w.Far)
+	blocks := func(w *Params) int64 {
+		return scheduler.CeilDiv(p.nearRun, w.Near) * scheduler.CeilDiv(p.farRun, w.Far)
+	}
 	isMatrix := !p.isNearRow && p.near.Size(0, p.farAt) == 1 && p.nearAt == p.farAt+1 && p.nearAt == len(p.near.Extents)-1
-	if !isNarrow || !isMatrix || min(p.nearRun, p.farRun) < 2*windowTile || blocks < int64(2*p.device.Processors) {
+	if !isNarrow || !isMatrix || min(p.nearRun, p.farRun) < 2*windowTile || blocks(&w) < int64(2*p.device.Processors) {
 		return q
 	}
 	if slices.ContainsFunc(p.layout.far.Tensors, func(t space.Tensor) bool {
@@ -125,12 +129,23 @@ func (p *planner) window(q Params) Params {
 	}) {
 		return q
 	}
+	large := w
+	large.Far, large.Resident = 2*windowTile, largeBlocks
+	if p.size < registerBytes {
+		large.Near = 2 * windowTile
+	}
+	bytes := large.Resident * (large.Near + mostWidth) * (large.Far + mostWidth) * p.far
+	if p.size <= registerBytes && !p.isMuch() && bytes <= int64(p.device.Shared) && blocks(&large) >= mostWaves*large.Resident*int64(p.device.Processors) {
+		return large
+	}
 	return w
 }
 
 const (
 	windowTile   = 64 // elements of a window either way, that a block stores
 	windowBlocks = 5  // of a processor
+	largeBlocks  = 3  // the same where windows are larger
+	mostWaves    = 4  // of blocks, from which on it does not matter how many are in the last one
 )
 
 // registerBytes are those of a register, which has what one narrow access loads.
