@@ -188,7 +188,7 @@ func TestRefusals(t *testing.T) {
 		}},
 		{"loops that do not lead from one to the other", split, []int64{20, 320, 1, 50}, []core.Refusal{
 			{By: "transpose", Rule: "one group", Sentence: "no two tensors with all dimensions have different ones innermost in memory"},
-			{By: "pointwise", Rule: "loops", Tensor: "tv1", Sentence: "tv1 would be computed by one thread: its loops have nothing to do with those of other outputs"},
+			{By: "pointwise", Rule: "loops", Tensor: "tv1", Sentence: "tv1 would be computed by one thread: its loops have nothing to do with those of other tensors"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "outer_persistent", Rule: "operation", Sentence: "nothing is reduced"},

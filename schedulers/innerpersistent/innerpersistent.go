@@ -255,7 +255,7 @@ func find(g *scheduler.Segment) (x facts) {
 		return refuse("reference", u, "%s has dimensions that are not those of the rows that are reduced to %s", f.Name(u), f.Name(x.reference))
 	}
 	for _, v := range s.Fusion().Inputs() {
-		if t := s.Fusion().Val(v); t.Tensor && phases.IsFull(v) && phases.IsShared(v) {
+		if t := s.Fusion().Val(v); t.Tensor && phases.LoadsFirst(v) {
 			x.shared += int64(t.DType.Size())
 		}
 	}

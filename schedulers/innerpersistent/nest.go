@@ -78,18 +78,18 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	}
 	tensors := s.Tensors()
 	if p.Early {
-		tensors = slices.DeleteFunc(slices.Clone(tensors), func(v core.ValID) bool { return isSharedCopy(s.Fusion(), phases, v) })
+		tensors = slices.DeleteFunc(slices.Clone(tensors), func(v core.ValID) bool { return isFirstCopy(s.Fusion(), phases, v) })
 	}
 	return s.InlineMost(tensors, nil)
 }
 
-// isSharedCopy reports whether v is a copy of what all rows have in common.
-func isSharedCopy(f *core.Fusion, phases *persistence.Phases, v core.ValID) bool {
+// isFirstCopy reports whether v is a copy of what is loaded before rows are reduced, if anything is.
+func isFirstCopy(f *core.Fusion, phases *persistence.Phases, v core.ValID) bool {
 	if f.Val(v).Def == core.NoExpr || f.Expr(f.Val(v).Def).Op != core.SetOp {
 		return false
 	}
 	from := f.TensorArgs(f.Expr(f.Val(v).Def))[0]
-	return f.Val(from).Input && phases.IsFull(from) && phases.IsShared(from)
+	return f.Val(from).Input && phases.LoadsFirst(from)
 }
 
 // holdPacked lets phases unpack what is held anew. Else a compiler keeps what the first

@@ -18,6 +18,7 @@ type Phases struct {
 	Last       int
 	Reload     bool                 // inputs may be loaded again for each phase, whatever has them
 	Resident   bool                 // those that all rows share are held, for all rows
+	isOne      bool                 // there is one row, which shares nothing
 	pure       map[core.AxisID]bool // exact classes of which only elements of rows are made
 	touching   map[core.AxisID]bool // those, and what is made of them and of others
 	early      []int                // by tensor: the first phase in which it can be computed
@@ -107,9 +108,14 @@ func (p *Phases) isReducedAlong(v core.ValID, rows bool) bool {
 // findRows finds which axes are the rows': those that reference reduces, what
 // they are made of, what is made of them alone, and what is made of them and of others.
 func (p *Phases) findRows(reference core.ValID) {
+	p.isOne = true
 	for _, a := range p.f.Val(reference).Domain.Logical {
-		if p.f.Axis(a).Kind == core.Reduce {
+		switch p.f.Axis(a).Kind {
+		case core.Reduce:
 			p.pure[p.m.Exact(a)] = true
+		case core.Broadcast:
+		default:
+			p.isOne = false
 		}
 	}
 	classes := func(axes []core.AxisID) []core.AxisID {

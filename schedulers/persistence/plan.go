@@ -218,11 +218,17 @@ func (p *Phases) again(v core.ValID) int64 {
 	return max(cost, 1)
 }
 
-// IsShared reports whether v has one row for all.
+// IsShared reports whether v has one row for all, of several.
 func (p *Phases) IsShared(v core.ValID) bool {
-	return !slices.ContainsFunc(p.f.Axes(v), func(a core.AxisID) bool {
+	return !p.isOne && !slices.ContainsFunc(p.f.Axes(v), func(a core.AxisID) bool {
 		return p.f.Axis(a).Kind != core.Broadcast && !p.pure[p.m.Exact(a)]
 	})
+}
+
+// LoadsFirst reports whether an input is worth loading before rows are reduced: all rows have
+// it in common, or there is one row, and its first reduction does not wait for it.
+func (p *Phases) LoadsFirst(v core.ValID) bool {
+	return p.isFull[v] && (p.IsShared(v) || p.isOne && p.at[v] > 0)
 }
 
 // Apply lets later phases read copies of what is not held.

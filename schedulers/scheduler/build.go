@@ -67,34 +67,34 @@ func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(e
 	return s, checkRegisters(m)
 }
 
-// checkOutputs refuses a schedule in which one thread computes a whole output while
-// others are computed by many: nothing relates its loops to theirs. Three slices of
-// 25 MB each took three seconds that way.
+// checkOutputs refuses a schedule in which one thread computes a whole output while others
+// compute other tensors: nothing relates its loops to theirs. Three slices of 25 MB each took
+// three seconds that way.
 func checkOutputs(m *schedule.Mapping) error {
 	s := m.Scheduled()
 	f := s.Fusion()
-	var alone []core.ValID
-	isParallel := false
-	for _, o := range f.Outputs() {
-		if f.Val(o.Val).Input {
-			continue
-		}
-		many, isSpread := false, false
-		for _, a := range s.Loop(o.Val) {
+	isOne := func(a core.AxisID) bool {
+		n, isConst := f.Scalars().ConstInt(f.Axis(a).Extent)
+		return f.Axis(a).Kind == core.Broadcast || isConst && n == 1
+	}
+	isSpread := func(v core.ValID) bool {
+		return slices.ContainsFunc(s.Loop(v), func(a core.AxisID) bool {
 			p := m.Parallel(a)
-			isSpread = isSpread || p.IsBlock() || p.IsThread()
-			n, isConst := f.Scalars().ConstInt(f.Axis(a).Extent)
-			many = many || f.Axis(a).Kind != core.Broadcast && !(isConst && n == 1)
-		}
-		if isParallel = isParallel || isSpread; many && !isSpread {
+			return (p.IsBlock() || p.IsThread()) && !isOne(a)
+		})
+	}
+	var alone []core.ValID
+	for _, o := range f.Outputs() {
+		if !f.Val(o.Val).Input && !isSpread(o.Val) && slices.ContainsFunc(s.Loop(o.Val), func(a core.AxisID) bool { return !isOne(a) }) {
 			alone = append(alone, o.Val)
 		}
 	}
+	isParallel := slices.ContainsFunc(s.Tensors(), isSpread)
 	if len(alone) == 0 || !isParallel {
 		return nil
 	}
 	return &schedule.Refused{Refusal: core.Refusal{Rule: "loops", Tensor: f.Name(alone[0]), Sentence: fmt.Sprintf(
-		"%s would be computed by one thread: its loops have nothing to do with those of other outputs", f.Name(alone[0]))}}
+		"%s would be computed by one thread: its loops have nothing to do with those of other tensors", f.Name(alone[0]))}}
 }
 
 // maxRegisterBytes are those of the 255 registers that a thread has at most. What

@@ -230,6 +230,23 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// TestOneRow: a definition that says that there is one row has one kernel as well, whose
+// threads share it.
+func TestOneRow(t *testing.T) {
+	for k, p := range rowPrograms {
+		text := strings.ReplaceAll(p.text, "[-1, -1] contiguity=[yes, yes]", "[1, -1] contiguity=[none, yes]")
+		name := []string{"bf16", "f32", "f16"}[k%3]
+		for _, length := range []int64{2, 33, 1000, 4096, 20001} {
+			t.Run(fmt.Sprintf("%s %d %s", p.name, length, name), func(t *testing.T) {
+				kernels := rowKernel(t, text, p.inputs, name, 1, length)
+				require.Len(t, kernels, 1)
+				require.Equal(t, "inner_persistent", kernels[0].Scheduler)
+				kernels[0].check(t)
+			})
+		}
+	}
+}
+
 // TestRowsOfSpecialNumbers: rows with NaN and infinities are those that the evaluator says.
 func TestRowsOfSpecialNumbers(t *testing.T) {
 	for _, p := range rowPrograms {
