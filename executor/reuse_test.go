@@ -126,6 +126,11 @@ func TestReuseOfSizes(t *testing.T) {
 	}
 	relu := func(p *program) { p.output(p.call("relu", p.tensor(-1, -1))) }
 	sum := func(p *program) { p.output(p.call("sum", p.tensor(-1, -1), 1)) }
+	softmax := func(p *program) {
+		x := p.tensor(-1, -1)
+		e := p.call("exp", p.call("sub", x, p.call("max", x, 1, true)))
+		p.output(p.call("div", e, p.call("sum", e, 1, true)))
+	}
 	reshaped := func(p *program) { p.output(p.call("neg", p.call("reshape", p.tensor(-1, -1), []int{-1}))) }
 	for _, test := range []struct {
 		name         string
@@ -142,6 +147,10 @@ func TestReuseOfSizes(t *testing.T) {
 		{"another address", relu, matrix(4096, 4096), []executor.Input{onDevice(0, 0x1004, []int64{4096, 4096}, []int64{4096, 1})}, 0},
 		{"rows of sums", sum, matrix(300, 100), matrix(304, 108), 1},
 		{"shorter rows", sum, matrix(300, 100), matrix(300, 7), 0},
+		{"rows of some length", softmax, matrix(300, 1000), matrix(304, 1008), 1},
+		{"rows with all that threads have", softmax, matrix(300, 1024), matrix(304, 1024), 1},
+		{"rows that have less", softmax, matrix(300, 1024), matrix(300, 1008), 0},
+		{"rows that have more", softmax, matrix(300, 1008), matrix(300, 1024), 0},
 		{"a size that is a constant", reshaped, matrix(5, 7), matrix(5, 8), 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -50,6 +50,9 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 			"the rows that are reduced to %s have %d elements, for each of which a thread keeps %d registers and folds %d more: a block has not so many", f.Name(a.reference), a.rows.Length,
 			a.held[holding{persistence.Tight, true, false, false}].registers, a.columns)}}
 	}
+	for k := range all {
+		all[k].Whole = all[k].capacity() == a.rows.Length
+	}
 	return a.attempts.First(all, all[len(all)-1])
 }
 

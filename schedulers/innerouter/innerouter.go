@@ -19,7 +19,7 @@
 //     cooperative.
 //   - Loops over a row have constant extents, which a row must not exceed
 //     ([schedule.Scheduled.SplitWhole]), so that a kernel serves rows of many lengths and
-//     any number of them.
+//     any number of them. Rows of that very length have a kernel without tests for their end.
 //
 // What is made of columns is computed from that alone; anything else is refused.
 package innerouter
@@ -43,13 +43,18 @@ type Params struct {
 	Rows   int64 // that a block has at a time
 	Blocks int64 // that are dealt the rows
 	Stages int64 // of circular buffers in shared memory that rows go through, 0 if there are none
+	Whole  bool  // a row has all elements of all steps
 
 	IsResident bool              // what all rows share is held for all of them
 	Price      persistence.Price // of what is held
 }
 
 func (p Params) String() string {
-	text := fmt.Sprintf("inner outer: %d blocks with %d rows at a time, %d warps a row, %d steps of %d elements each, a held byte at %d", p.Blocks, p.Rows, p.Warps, p.Steps, p.Vector, p.Price)
+	whole := ""
+	if p.Whole {
+		whole = ", all whole"
+	}
+	text := fmt.Sprintf("inner outer: %d blocks with %d rows at a time, %d warps a row, %d steps of %d elements each%s, a held byte at %d", p.Blocks, p.Rows, p.Warps, p.Steps, p.Vector, whole, p.Price)
 	if p.IsResident {
 		text += ", beside what all rows share"
 	}

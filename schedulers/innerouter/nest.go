@@ -147,6 +147,9 @@ func (b *builder) loops(v core.ValID) error {
 	n.Reorder(moves)
 	n.Merge(kept, len(order)-kept)
 	n.Merge(0, kept)
+	if n.Err == nil && b.Whole {
+		n.Err = b.s.PromiseLeast(v, 1, b.capacity())
+	}
 	if n.Err == nil {
 		n.Err = b.s.SplitWhole(v, 1, b.capacity())
 	}

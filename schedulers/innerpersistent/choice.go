@@ -109,7 +109,17 @@ func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 	if single != all[0] && single.capacity() >= a.rows.Length { // needs nothing to be known of sizes
 		all = append(all, single)
 	}
+	for k := range all {
+		all[k].Whole = a.isWhole(all[k])
+	}
 	return all, nil
+}
+
+// isWhole reports whether rows have as many elements as all steps of p: nothing is tested for
+// the end of a row then. A test costs more than its instructions, as loads under a condition
+// are kept behind others.
+func (a *analysis) isWhole(p Params) bool {
+	return !p.Aligned && a.rows.Piece == a.rows.Length && p.capacity() == a.rows.Length
 }
 
 // fit returns the parameters with the fewest threads a row that have room for the rows.

@@ -11,6 +11,10 @@
 // two passes over what is held in registers, and in one where threads have long parts of a
 // row, if they are few: blocks of a cluster exchange once then.
 //
+// Rows that have as many elements as the steps of their threads have a kernel of their own, which
+// tests nothing for the end of a row: a compiler keeps a load under a condition behind others,
+// and registers for the conditions.
+//
 // Rows whose elements are loaded one by one take many instructions for few bytes. How many
 // elements a row has at least is promised ([schedule.Scheduled.PromiseLeast]), so that the
 // last steps alone are tested for its end, and where rows have inputs in common a thread has
@@ -68,6 +72,7 @@
 //     H200 with loads of two steps at a time, 269.8 / 264.9 with those of one and 267.0 / 264.0
 //     of four; a layer norm of 4096 x 65536 283.1 / 278.4 with four of 256 threads,
 //     299.5 / 294.7 with two, 297.1 / 295.1 with one of 512 and 291.9 / 291.8 with four of 512.
+//     With tests of all steps, in 80 registers and not 62, the first takes 297.9 / 293.6.
 //   - Rows of 1 MB: a softmax of 512 x 262144 float32 takes 367.7 / 364.2 with 16 blocks of 256
 //     threads, 428.9 / 423.7 with 16 of 512, 410.1 / 409.3 with 8 of 512; a copy 358.2 / 352.6.
 //   - Few rows: an RMS norm of 64 x 8192 takes 5.3 / 5.1 with two vectors of each of 512
@@ -99,6 +104,7 @@ type Params struct {
 	Each    int64             // rows that a thread has at a time
 	Shared  bool              // inputs that are needed again are in shared memory
 	Ahead   int64             // steps then whose other loads are under way at a time; 0 is 1
+	Whole   bool              // a row has all elements of all steps
 	Price   persistence.Price // of what is held in registers
 	Early   bool              // what all rows have in common is loaded before they are reduced
 }
@@ -108,12 +114,15 @@ func (p Params) String() string {
 	if p.Cluster > 1 {
 		blocks = fmt.Sprintf(" in each of %d blocks", p.Cluster)
 	}
-	memory, early, each, ahead, aligned := "", "", "", "", ""
+	memory, early, each, ahead, aligned, whole := "", "", "", "", "", ""
 	if p.Ahead > 1 {
 		ahead = fmt.Sprintf(", %d at a time", p.Ahead)
 	}
 	if p.Aligned {
 		aligned = " from where memory is aligned"
+	}
+	if p.Whole {
+		whole = ", all whole"
 	}
 	if p.Each > 1 {
 		each = fmt.Sprintf(", %d a thread", p.Each)
@@ -124,7 +133,7 @@ func (p Params) String() string {
 	if p.Early {
 		early = ", what rows have in common loaded first"
 	}
-	return fmt.Sprintf("inner persistent: %d rows a block%s%s, %d threads a row%s, %d steps of %d elements each%s%s, a held byte at %d%s", p.Rows*p.Each, each, memory, p.Threads, blocks, p.Steps, p.Vector, aligned, ahead, p.Price, early)
+	return fmt.Sprintf("inner persistent: %d rows a block%s%s, %d threads a row%s, %d steps of %d elements each%s%s%s, a held byte at %d%s", p.Rows*p.Each, each, memory, p.Threads, blocks, p.Steps, p.Vector, whole, aligned, ahead, p.Price, early)
 }
 
 // Width is that of [scheduler.Vectorized]. Where it is known that blocks have as many rows
@@ -153,6 +162,9 @@ func (p Params) before() int64 {
 // least is how many elements a row has at least that has these parameters: all but the
 // last steps of a thread are whole then. 0: it may be empty.
 func (p Params) least() int64 {
+	if p.Whole {
+		return p.capacity()
+	}
 	below := bucketsOf(p.Ahead).Below(p.Steps)
 	if below == 0 {
 		return 0
