@@ -36,10 +36,13 @@ func (i *OpInfo) ElementType(operands ...dtype.Type) (dtype.Type, error) {
 }
 
 // RandomElement returns element index of the tensor that the random op i makes
-// with parameters a and b, in type t; see [UniformOp] and [NormalOp].
+// with parameters a and b, in type t; see [UniformOp], [UniformBitsOp] and [NormalOp].
 func (i *OpInfo) RandomElement(t dtype.Type, a, b float64, seed, offset uint64, index int64) float64 {
-	if i == NormalOp {
+	switch i {
+	case NormalOp:
 		return normalValue(t, a, b, seed, offset, index)
+	case UniformBitsOp:
+		return uniformBits(t, a, b, seed, offset, index)
 	}
 	return uniformValue(t, a, b, seed, offset, index)
 }

@@ -74,7 +74,8 @@ func evalRandom(c *Evaluation, value func(t dtype.Type, a, b float64, seed, offs
 		seed, offset = uint64(s.I), uint64(o.I)
 	}
 	return c.fill(func(i int64) scalar.Value {
-		return scalar.Value{Type: t, Re: value(t, a.Re, b.Re, seed, offset, i)}
+		x := value(t, a.Re, b.Re, seed, offset, i)
+		return scalar.Value{Type: t, Re: x, I: int64(x)}
 	})
 }
 

@@ -2,7 +2,6 @@ package core
 
 import (
 	"math"
-	"slices"
 
 	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/numerics"
@@ -44,11 +43,10 @@ func (f *Fusion) CombinePlusOne() error {
 			if a.Kind != TensorArg || e.Args[1-k].Kind != ScalarArg || !f.isNumberOne(e.Args[1-k].Scalar) {
 				continue
 			}
-			x := &f.vals[a.Tensor]
-			if x.Def == NoExpr || x.Uses != 1 || x.DType != dtype.Float || slices.ContainsFunc(f.outputs, func(o Output) bool { return o.Val == a.Tensor }) || f.exprs[x.Def].Op.PlusOne == nil {
+			if !f.isReadOnce(a.Tensor) || f.exprs[f.vals[a.Tensor].Def].Op.PlusOne == nil {
 				continue
 			}
-			of := f.exprs[x.Def]
+			of := f.exprs[f.vals[a.Tensor].Def]
 			f.moveUse(a.Tensor, of.Args[0].Tensor)
 			e.Op, e.Args = of.Op.PlusOne, of.Args
 			break

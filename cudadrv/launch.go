@@ -37,13 +37,21 @@ func (l *LaunchBlock) LargeCluster() LargeCluster {
 	return LargeCluster{Blocks: int(l.Cluster[0]), Threads: int(l.Threads()), Shared: int(l.Shared)}
 }
 
-// A Patch is a part of the parameter structure that a call fills in.
+// A Patch is a part of the parameter structure that a call fills in. The lower half of a
+// seed may be written over that of the patch before, so that something is added to the
+// halves apart.
 type Patch struct {
 	Offset int // a multiple of Size
-	Size   int // bytes: 8, or 1, 2, 4 or 8 of a scalar, the first of its word
+	Size   int // bytes: 8, or 1, 2, 4 or 8 of a scalar, the first of its word, or 4 of a seed
 	Value  ValueKind
 	Index  int    // of an input, output, workspace or word of scalars, else 0
-	Add    uint64 // to the value: bytes to an address, or how many numbers were drawn before to the random offset; else 0
+	Add    uint64 // to the value: bytes to an address, how many numbers were drawn before to the random offset, what rounds add to a seed; else 0
+}
+
+// isOver reports whether p is the lower half of a seed over what before, at the same
+// place, has written.
+func (p Patch) isOver(before Patch) bool {
+	return p.Value == RandomSeed && p.Size == 4 && before.Value == RandomSeed && before.Size == 8 && p.Offset == before.Offset
 }
 
 // A ValueKind says what a Patch holds.
@@ -133,18 +141,19 @@ func (l *LaunchBlock) Check() error {
 		return fmt.Errorf("%d bytes of parameters, and a launch takes %d", len(l.Arguments), MaxArguments)
 	}
 	end := 0
-	for _, p := range l.Patches {
+	for i, p := range l.Patches {
+		over := i > 0 && p.isOver(l.Patches[i-1])
 		switch {
 		case int(p.Value) >= len(kindNames) || p.Index < 0:
 			return fmt.Errorf("patch at %d of %v %d: there is no such value", p.Offset, p.Value, p.Index)
-		case p.Size != 8 && (p.Value != ScalarWord || p.Size != 1 && p.Size != 2 && p.Size != 4):
+		case p.Size != 8 && !over && (p.Value != ScalarWord || p.Size != 1 && p.Size != 2 && p.Size != 4):
 			return fmt.Errorf("patch at %d of %v %d has %d bytes", p.Offset, p.Value, p.Index, p.Size)
-		case p.Add != 0 && (p.Value == ScalarWord || p.Value == RandomSeed):
+		case p.Add != 0 && p.Value == ScalarWord:
 			return fmt.Errorf("patch at %d of %v %d adds %d to it", p.Offset, p.Value, p.Index, p.Add)
-		case p.Offset < end || p.Offset%p.Size != 0 || p.Offset+p.Size > len(l.Arguments):
+		case p.Offset < end && !over || p.Offset%p.Size != 0 || p.Offset+p.Size > len(l.Arguments):
 			return fmt.Errorf("patch at %d of %v %d: not at a multiple of %d from %d on in %d bytes", p.Offset, p.Value, p.Index, p.Size, end, len(l.Arguments))
 		}
-		end = p.Offset + p.Size
+		end = max(end, p.Offset+p.Size)
 	}
 	if slices.Contains(l.Grid[:], 0) || slices.Contains(l.Block[:], 0) {
 		return fmt.Errorf("a launch of %v blocks of %v threads has no threads", l.Grid, l.Block)

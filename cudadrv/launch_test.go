@@ -35,6 +35,34 @@ func TestFill(t *testing.T) {
 	require.ErrorContains(t, l.Fill(into[1:], v), "47 bytes for parameters of 48")
 }
 
+// TestFillHalves: the lower half of a seed is written over what one patch has made of
+// both, as nothing is carried from it.
+func TestFillHalves(t *testing.T) {
+	l := block()
+	l.Arguments, l.Patches = make([]byte, 16), []cudadrv.Patch{{0, 8, cudadrv.RandomSeed, 0, 0},
+		{8, 8, cudadrv.RandomSeed, 0, 5 << 32}, {8, 4, cudadrv.RandomSeed, 0, 7}}
+	require.NoError(t, l.Check())
+	into := make([]byte, 16)
+	require.NoError(t, l.Fill(into, cudadrv.CallValues{Seed: 0xFFFFFFFE_FFFFFFFD}))
+	require.Equal(t, []byte{0xFD, 0xFF, 0xFF, 0xFF, 0xFE, 0xFF, 0xFF, 0xFF, 4, 0, 0, 0, 3, 0, 0, 0}, into)
+	for name, patch := range map[string]cudadrv.Patch{
+		"upper half":    {12, 4, cudadrv.RandomSeed, 0, 7},
+		"another value": {8, 4, cudadrv.ScalarWord, 0, 0},
+		"all of it":     {8, 8, cudadrv.RandomSeed, 0, 7},
+		"twice":         {8, 4, cudadrv.RandomSeed, 0, 7},
+		"an address":    {8, 4, cudadrv.InputPointer, 0, 7},
+	} {
+		broken := *l
+		broken.Patches = append([]cudadrv.Patch(nil), l.Patches...)
+		if name == "twice" {
+			broken.Patches = append(broken.Patches, patch)
+		} else {
+			broken.Patches[2] = patch
+		}
+		require.Error(t, broken.Check(), name)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for name, broken := range map[string]func(l *cudadrv.LaunchBlock){
 		"outside":    func(l *cudadrv.LaunchBlock) { l.Arguments = l.Arguments[:47] },
@@ -45,7 +73,8 @@ func TestCheck(t *testing.T) {
 		"narrow":     func(l *cudadrv.LaunchBlock) { l.Patches[0].Size = 4 },
 		"bytes":      func(l *cudadrv.LaunchBlock) { l.Patches[4].Size = 3 },
 		"overlap":    func(l *cudadrv.LaunchBlock) { l.Patches[5].Size = 8 },
-		"added":      func(l *cudadrv.LaunchBlock) { l.Patches[3].Add = 1 },
+		"added":      func(l *cudadrv.LaunchBlock) { l.Patches[4].Add = 1 },
+		"half":       func(l *cudadrv.LaunchBlock) { l.Patches[3].Size = 4 },
 		"index":      func(l *cudadrv.LaunchBlock) { l.Patches[0].Index = -1 },
 		"size":       func(l *cudadrv.LaunchBlock) { l.Arguments = make([]byte, cudadrv.MaxArguments+1) },
 		"grid":       func(l *cudadrv.LaunchBlock) { l.Grid[1] = 0 },

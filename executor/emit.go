@@ -7,6 +7,7 @@ import (
 	"nvfuser_go/codegen/cuda"
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
+	"nvfuser_go/core/philox"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/cudadrv"
 	"nvfuser_go/segmenter"
@@ -161,7 +162,8 @@ func (a *assembly) arguments(x *piece, h *host, block *cudadrv.LaunchBlock, in, 
 			}
 			patch.Value, patch.Index, patch.Add = m.kind, m.index, uint64(m.add)
 		case g.Kind == kir.RandomSeed:
-			patch.Value = cudadrv.RandomSeed
+			block.Patches = append(block.Patches, a.seed(field)...)
+			continue
 		case g.Kind == kir.RandomOffset:
 			patch.Value = cudadrv.RandomOffset
 			if !a.options.RandomInMemory {
@@ -182,6 +184,21 @@ func (a *assembly) arguments(x *piece, h *host, block *cudadrv.LaunchBlock, in, 
 		block.Patches = append(block.Patches, patch)
 	}
 	return nil
+}
+
+// seed returns the patches of the keys of a seed, or of its address.
+func (a *assembly) seed(field cuda.Field) []cudadrv.Patch {
+	patches := []cudadrv.Patch{{Offset: field.Offset, Size: 8, Value: cudadrv.RandomSeed}}
+	if a.options.RandomInMemory {
+		return patches
+	}
+	added := philox.Keys(0)
+	for i := 2; i < len(added); i += 2 { // to the upper half, then to the lower one without what it carries
+		at := field.Offset + 4*i
+		patches = append(patches, cudadrv.Patch{Offset: at, Size: 8, Value: cudadrv.RandomSeed, Add: uint64(added[i+1]) << 32},
+			cudadrv.Patch{Offset: at, Size: 4, Value: cudadrv.RandomSeed, Add: uint64(added[i])})
+	}
+	return patches
 }
 
 // isWord reports whether a number of a piece differs between calls with inputs of one

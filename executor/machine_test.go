@@ -1,6 +1,8 @@
 package executor_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"math"
 	"slices"
@@ -12,6 +14,7 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/philox"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
 	"nvfuser_go/cudadrv"
@@ -319,6 +322,19 @@ output %1
 	require.Equal(t, byValue.Device.String(), inMemory.Device.String())
 	require.Len(t, driver.Compiles(), 2)
 	require.Contains(t, driver.Compiles()[1].Source, "const unsigned long long* offset;")
+	for _, seed := range []uint64{5, 0x89abcdef_fedcba98, math.MaxUint64} {
+		v := cudadrv.CallValues{Inputs: make([]uintptr, 1), Outputs: make([]uintptr, 1), Seed: seed, Offset: 12}
+		l := byValue.Device.Launches[0]
+		into := make([]byte, len(l.Arguments))
+		requireNoError(t, l.Fill(into, v))
+		var want bytes.Buffer
+		requireNoError(t, binary.Write(&want, binary.LittleEndian, philox.Keys(seed)))
+		requireNoError(t, binary.Write(&want, binary.LittleEndian, v.Offset))
+		require.Equal(t, want.Bytes(), into[len(into)-want.Len():])
+		l = inMemory.Device.Launches[0]
+		requireNoError(t, l.Fill(into, v))
+		require.Equal(t, seed, binary.LittleEndian.Uint64(into[len(into)-want.Len():]))
+	}
 }
 
 // TestDeviceManyParts: outputs with nothing in common share functions where their

@@ -6,18 +6,20 @@ import (
 
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/philox"
 )
 
 // A ParameterLayout is where the arguments of a kernel lie in the one structure
 // that is passed by value: in order of Kernel.Arguments, each at a multiple of
-// its alignment, which is its size.
+// its alignment, which is its size, or 8 of keys.
 type ParameterLayout struct {
 	Fields []Field // one per argument
 	Size   int     // bytes; 0 where there are no arguments
 }
 
 // A Field is the place of one argument. An IndexScalar is of the kernel's index
-// type, a ValueScalar as an element of its type lies in memory, anything else
+// type, a ValueScalar as an element of its type lies in memory, a RandomSeed the
+// [philox.Keys] of the seed or the address of the seed and no more, anything else
 // 64 bits.
 type Field struct{ Offset, Size int }
 
@@ -28,8 +30,12 @@ func Layout(k *kir.Kernel) ParameterLayout {
 	align := 1
 	for i := range k.Arguments {
 		size := argumentSize(k, &k.Arguments[i])
-		align = max(align, size)
-		l.Size = roundUp(l.Size, size)
+		own := size
+		if k.Arguments[i].Kind == kir.RandomSeed {
+			own = 8
+		}
+		align = max(align, own)
+		l.Size = roundUp(l.Size, own)
 		l.Fields = append(l.Fields, Field{l.Size, size})
 		l.Size += size
 	}
@@ -45,6 +51,8 @@ func argumentSize(k *kir.Kernel, a *kir.Argument) int {
 		return k.Index.Size()
 	case kir.ValueScalar:
 		return a.DType.Size()
+	case kir.RandomSeed:
+		return len(philox.Keys(0)) * 4
 	}
 	return 8
 }
@@ -86,7 +94,14 @@ func (p *printer) argumentType(a *kir.Argument) string {
 		return p.indexType() + " "
 	case kir.ValueScalar:
 		return p.stored(a.DType) + " "
-	case kir.RandomSeed, kir.RandomOffset:
+	case kir.RandomSeed:
+		if p.o.RandomInMemory {
+			p.need("KeysInMemory")
+			return "KeysInMemory "
+		}
+		p.need("PhiloxKeys")
+		return "PhiloxKeys "
+	case kir.RandomOffset:
 		if p.o.RandomInMemory {
 			return "const unsigned long long* "
 		}

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -18,6 +19,9 @@ var precision = map[dtype.Type]int{dtype.Float: 24, dtype.Half: 11, dtype.BFloat
 // random returns a random element as it lies in memory. With the parameters 0
 // and 1, the arithmetic on them changes nothing.
 func (p *printer) random(v *kir.Value) text {
+	if v.Op == core.UniformBitsOp {
+		return p.bits(v)
+	}
 	bits, ok := precision[v.DType]
 	if !ok {
 		p.unsupported("random numbers of %v", v.DType)
@@ -53,6 +57,18 @@ func (p *printer) random(v *kir.Value) text {
 	return p.convert(v.DType, dtype.Double, x)
 }
 
+// bits returns the lowest bits of a word, which a power of two bounds.
+func (p *printer) bits(v *kir.Value) text {
+	end := p.k.Values[v.Args[1]]
+	count := math.Log2(end.Const.Re)
+	if end.Kind != kir.Constant || !p.isNumber(v.Args[0], 0) || count != math.Trunc(count) || count < 0 || count > 31 {
+		p.unsupported("random bits that are not those below a power of two")
+		return atom("0")
+	}
+	p.need("uniformBits")
+	return atom("uniformBits<%d>(%s)", int(count), p.stream(v))
+}
+
 // unit returns a uniform number of [0, 1).
 func (p *printer) unit(t dtype.Type, bits int, source string) text {
 	if t == dtype.Double {
@@ -74,29 +90,37 @@ func (p *printer) between(v *kir.Value, x text) text {
 	return atom("%s(%s, %s, %s)", function, p.value(v.Args[0]).code, p.value(v.Args[1]).code, x.code)
 }
 
-// stream returns the arguments that tell which number is drawn: seed, offset,
-// the call of the generator, and which of the numbers that it gives.
+// stream returns the arguments that tell which number is drawn: the keys of the seed,
+// the offset, the call of the generator, and which of the numbers that it gives.
 func (p *printer) stream(v *kir.Value) string {
 	call, which := p.draw(v)
 	if v.Stream < 0 {
-		return fmt.Sprintf("%s, %s, %s, %s", p.value(v.Seed).code, p.value(v.Offset).code, call, which)
+		return fmt.Sprintf("%s, %s, %s, %s", p.keys(p.value(v.Seed).code), p.value(v.Offset).code, call, which)
 	}
-	seed, offset := "", ""
+	keys, offset := "", ""
 	for i, a := range p.k.Arguments {
 		switch a.Kind {
 		case kir.RandomSeed:
-			seed = p.randomState(i)
+			if keys = "p." + p.arguments[i]; p.o.RandomInMemory {
+				keys = p.keys("__ldg(" + keys + ".seed)")
+			}
 		case kir.RandomOffset:
-			offset = p.randomState(i)
+			offset = p.offset("p." + p.arguments[i])
 		}
 	}
-	if seed == "" || offset == "" {
+	if keys == "" || offset == "" {
 		p.unsupported("random numbers without arguments for the seed and the offset of the run")
 	}
 	if v.Stream > 0 {
 		offset += fmt.Sprintf(" + %d", 4*v.Stream)
 	}
-	return fmt.Sprintf("%s, %s, %s, %s", seed, offset, call, which)
+	return fmt.Sprintf("%s, %s, %s, %s", keys, offset, call, which)
+}
+
+// keys returns those of a seed that is no argument.
+func (p *printer) keys(seed string) string {
+	p.need("philoxKeys")
+	return "philoxKeys(" + seed + ")"
 }
 
 // draw returns the index of v divided by how many numbers a call of the generator
@@ -140,15 +164,15 @@ func (p *printer) draw(v *kir.Value) (call, which string) {
 	return call, which
 }
 
-// randomState returns what argument i, the seed or the offset, tells.
-func (p *printer) randomState(i int) string {
-	if p.o.RandomInMemory {
-		if p.o.Drawn > 0 && p.k.Arguments[i].Kind == kir.RandomOffset {
-			return fmt.Sprintf("(__ldg(p.%s) + %d)", p.arguments[i], p.o.Drawn)
-		}
-		return "__ldg(p." + p.arguments[i] + ")"
+// offset returns the offset of the run, which an argument has or is the address of.
+func (p *printer) offset(argument string) string {
+	switch {
+	case !p.o.RandomInMemory:
+		return argument
+	case p.o.Drawn > 0:
+		return fmt.Sprintf("(__ldg(%s) + %d)", argument, p.o.Drawn)
 	}
-	return "p." + p.arguments[i]
+	return "__ldg(" + argument + ")"
 }
 
 func (p *printer) isNumber(id kir.ValueID, x float64) bool {

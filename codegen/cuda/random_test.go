@@ -111,11 +111,8 @@ func TestRandomInMemory(t *testing.T) {
 	require.NoError(t, err)
 	inMemory, err := cuda.Print(k, cuda.Options{Arch: 90, RandomInMemory: true})
 	require.NoError(t, err)
-	want := byValue.KernelText()
-	for _, name := range []string{"seed", "offset"} {
-		want = strings.Replace(want, "unsigned long long "+name+";", "const unsigned long long* "+name+";", 1)
-		want = strings.ReplaceAll(want, "p."+name, "__ldg(p."+name+")")
-	}
+	want := strings.NewReplacer("PhiloxKeys seed;", "KeysInMemory seed;", "unsigned long long offset;", "const unsigned long long* offset;",
+		"p.seed", "philoxKeys(__ldg(p.seed.seed))", "p.offset", "__ldg(p.offset)").Replace(byValue.KernelText())
 	require.Equal(t, want, inMemory.KernelText())
 	require.NotEqual(t, byValue.Text, inMemory.Text)
 	require.Equal(t, 2, strings.Count(inMemory.KernelText(), "__ldg(p."))

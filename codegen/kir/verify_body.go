@@ -404,7 +404,7 @@ func (v *verifier) operation(x *Value) dtype.Type {
 }
 
 func (v *verifier) random(x *Value) {
-	if x.Op.Class != core.Random || !x.DType.IsFloat() {
+	if x.Op.Class != core.Random || x.DType.IsFloat() == (x.Op == core.UniformBitsOp) || !x.DType.IsFloat() && x.DType != dtype.Int32 {
 		v.problem("%s() does not draw a %v", x.Op.Name, x.DType)
 	}
 	for _, a := range x.Args {

@@ -172,8 +172,9 @@ func (p *program) random(v *kir.Value, args []*lanes, where map[kir.ValueID]*lan
 		x := b.index(n)
 		b.merge(out, operands...)
 		for _, l := range b.lanes {
-			out.set(int(l), scalar.Value{Re: v.Op.RandomElement(v.DType, args[0].get(int(l)).Re, args[1].get(int(l)).Re,
-				uint64(seed.i[l]), uint64(offset.i[l]), x.at(&b.p.nodes[n], l))})
+			drawn := v.Op.RandomElement(v.DType, args[0].get(int(l)).Re, args[1].get(int(l)).Re,
+				uint64(seed.i[l]), uint64(offset.i[l]), x.at(&b.p.nodes[n], l))
+			out.set(int(l), scalar.Value{Re: drawn, I: int64(drawn)})
 			b.taintAlso(out, l, x.flawAt(&b.p.nodes[n], l))
 		}
 	}, out, nil

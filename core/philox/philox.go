@@ -51,6 +51,19 @@ func Block(seed, offset, subsequence uint64) [4]uint32 {
 	return [4]uint32{a, b, c, d}
 }
 
+// Keys are the keys (k, l) of the rounds of [Block], one after the other: those of
+// seed 0 are what is added to the halves of any seed.
+func Keys(seed uint64) [2 * rounds]uint32 {
+	var keys [2 * rounds]uint32
+	k, l := uint32(seed), uint32(seed>>32)
+	for i := range rounds {
+		keys[2*i], keys[2*i+1] = k, l
+		k += weyl0
+		l += weyl1
+	}
+	return keys
+}
+
 // Uniform returns element index of a tensor of floating type t that is uniform
 // over [0, 1), a value of t.
 //
@@ -71,6 +84,12 @@ func Uniform(t dtype.Type, seed, offset uint64, index int64) float64 {
 	var x [1]float64
 	Uniforms(x[:], t, seed, offset, index)
 	return x[0]
+}
+
+// Word returns the word of element index of a tensor of any type but Double, of which
+// [Uniform] takes the lowest bits.
+func Word(seed, offset uint64, index int64) uint32 {
+	return Block(seed, offset/4, uint64(index/4))[index%4]
 }
 
 // Uniforms sets dst to the elements from index on that [Uniform] describes, and

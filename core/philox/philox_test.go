@@ -20,6 +20,22 @@ func TestKnownAnswers(t *testing.T) {
 		Block(0x299f31d0_a4093822, 0x85a308d3_243f6a88, 0x03707344_13198a2e))
 }
 
+// TestKeys computes blocks with them.
+func TestKeys(t *testing.T) {
+	added := Keys(0)
+	for _, seed := range []uint64{0, 1, 0x299f31d0_a4093822, 0xfffffffe_fffffffd, math.MaxUint64} {
+		keys := Keys(seed)
+		a, b, c, d := uint32(7), uint32(8), uint32(9), uint32(10)
+		for i := range rounds {
+			require.Equal(t, uint32(seed)+added[2*i], keys[2*i])
+			require.Equal(t, uint32(seed>>32)+added[2*i+1], keys[2*i+1])
+			x, y := uint64(multiplier0)*uint64(a), uint64(multiplier1)*uint64(c)
+			a, b, c, d = uint32(y>>32)^b^keys[2*i], uint32(y), uint32(x>>32)^d^keys[2*i+1], uint32(x)
+		}
+		require.Equal(t, Block(seed, 8<<32|7, 10<<32|9), [4]uint32{a, b, c, d})
+	}
+}
+
 var types = []dtype.Type{dtype.Float, dtype.Half, dtype.BFloat16, dtype.Double, dtype.Float8E4M3FN, dtype.Float8E5M2}
 
 // TestUniformWords spells the definition out for a few elements.

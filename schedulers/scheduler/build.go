@@ -51,6 +51,9 @@ func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(e
 	if err := s.Fusion().CombinePlusOne(); err != nil {
 		return nil, err
 	}
+	if err := s.Fusion().CompareBits(); err != nil {
+		return nil, err
+	}
 	if err := cacheInputs(s, shares); err != nil {
 		return nil, err
 	}

@@ -2,54 +2,86 @@
 // "Parallel random numbers: as easy as 1, 2, 3", SC11), element by element as
 // package philox defines them.
 
-//@ philox
-// All bits of a product by one instruction: for the two halves apart, or a product of
-// 64 bits, the compiler takes more.
-__device__ inline unsigned long long product(unsigned x, unsigned y) {
-#ifdef __CUDA_ARCH__
-  unsigned long long z;
-  asm("mul.wide.u32 %0, %1, %2;" : "=l"(z) : "r"(x), "r"(y));
-  return z;
-#else
-  return (unsigned long long)x * y;
-#endif
-}
+//@ PhiloxKeys
+// What the ten rounds of the generator take of a seed, two words each. As an argument
+// they are computed once, on the host, and operands of instructions.
+struct alignas(8) PhiloxKeys {
+  unsigned words[20];
+};
 
-__device__ inline uint4 philox(unsigned long long seed, unsigned long long offset, unsigned long long subsequence) {
-  unsigned a = (unsigned)offset, b = (unsigned)(offset >> 32), c = (unsigned)subsequence, d = (unsigned)(subsequence >> 32);
+//@ philoxKeys needs PhiloxKeys
+__device__ inline PhiloxKeys philoxKeys(unsigned long long seed) {
+  PhiloxKeys keys;
   unsigned k = (unsigned)seed, l = (unsigned)(seed >> 32);
 #pragma unroll
   for (int i = 0; i < 10; ++i) {
-    const unsigned long long x = product(0xd2511f53u, a), y = product(0xcd9e8d57u, c);
-    a = (unsigned)(y >> 32) ^ b ^ k;
-    b = (unsigned)y;
-    c = (unsigned)(x >> 32) ^ d ^ l;
-    d = (unsigned)x;
+    keys.words[2 * i] = k;
+    keys.words[2 * i + 1] = l;
     k += 0x9e3779b9u;
     l += 0xbb67ae85u;
+  }
+  return keys;
+}
+
+//@ KeysInMemory
+// Where the seed is, in the place of PhiloxKeys.
+struct KeysInMemory {
+  const unsigned long long* seed;
+  unsigned long long unused[9];
+};
+
+//@ philox needs PhiloxKeys
+// The low half x and the high half y of a product, by one instruction: of products of
+// the halves apart, or of 64 bits, the compiler makes more, and compares words of 64.
+__device__ inline uint2 product(unsigned a, unsigned b) {
+  uint2 z;
+#ifdef __CUDA_ARCH__
+  asm("{\n.reg .u64 z;\nmul.wide.u32 z, %2, %3;\nmov.b64 {%0, %1}, z;\n}" : "=r"(z.x), "=r"(z.y) : "r"(a), "r"(b));
+#else
+  const unsigned long long all = (unsigned long long)a * b;
+  z.x = (unsigned)all;
+  z.y = (unsigned)(all >> 32);
+#endif
+  return z;
+}
+
+__device__ inline uint4 philox(const PhiloxKeys& keys, unsigned long long offset, unsigned long long subsequence) {
+  unsigned a = (unsigned)offset, b = (unsigned)(offset >> 32), c = (unsigned)subsequence, d = (unsigned)(subsequence >> 32);
+#pragma unroll
+  for (int i = 0; i < 10; ++i) {
+    const uint2 x = product(0xd2511f53u, a), y = product(0xcd9e8d57u, c);
+    a = y.y ^ b ^ keys.words[2 * i];
+    b = y.x;
+    c = x.y ^ d ^ keys.words[2 * i + 1];
+    d = x.x;
   }
   return make_uint4(a, b, c, d);
 }
 
 //@ philox.word needs philox
 // The word of an element of a type that takes one: four share what one call gives.
-__device__ inline unsigned philoxWord(unsigned long long seed, unsigned long long offset, unsigned long long four, unsigned which) {
-  const uint4 w = philox(seed, offset / 4, four);
+__device__ inline unsigned philoxWord(const PhiloxKeys& keys, unsigned long long offset, unsigned long long four, unsigned which) {
+  const uint4 w = philox(keys, offset / 4, four);
   const unsigned low = which & 1 ? w.y : w.x, high = which & 1 ? w.w : w.z;
   return which & 2 ? high : low;
 }
 
-//@ uniform needs philox.word
+//@ uniformBits needs philox.word
+template <int Count>
+__device__ inline int uniformBits(const PhiloxKeys& keys, unsigned long long offset, unsigned long long four, unsigned which) {
+  return philoxWord(keys, offset, four, which) & ((1u << Count) - 1);
+}
+
+//@ uniform needs uniformBits
 // Uniform over [0, 1), a multiple of 2^-Precision.
 template <int Precision>
-__device__ inline float uniform(unsigned long long seed, unsigned long long offset, unsigned long long four, unsigned which) {
-  const unsigned mask = (1u << Precision) - 1;
-  return (float)(philoxWord(seed, offset, four, which) & mask) * (1.0f / (mask + 1));
+__device__ inline float uniform(const PhiloxKeys& keys, unsigned long long offset, unsigned long long four, unsigned which) {
+  return (float)uniformBits<Precision>(keys, offset, four, which) * (1.0f / (1u << Precision));
 }
 
 //@ uniform.double needs philox
-__device__ inline double uniformDouble(unsigned long long seed, unsigned long long offset, unsigned long long two, unsigned which) {
-  const uint4 w = philox(seed, offset / 4, two);
+__device__ inline double uniformDouble(const PhiloxKeys& keys, unsigned long long offset, unsigned long long two, unsigned which) {
+  const uint4 w = philox(keys, offset / 4, two);
   const unsigned long long word = which ? (unsigned long long)w.w << 32 | w.z : (unsigned long long)w.y << 32 | w.x;
   return (double)(word & ((1ull << 53) - 1)) * 0x1p-53;
 }
@@ -89,8 +121,8 @@ __device__ inline BFloat16 justBelow(BFloat16 x) {
 //@ normal needs philox
 // Normally distributed, by the method of Box and Muller. The two elements of a
 // pair take the cosine and the sine.
-__device__ inline float normal(unsigned long long seed, unsigned long long offset, unsigned long long four, unsigned which) {
-  const uint4 w = philox(seed, offset / 4, four);
+__device__ inline float normal(const PhiloxKeys& keys, unsigned long long offset, unsigned long long four, unsigned which) {
+  const uint4 w = philox(keys, offset / 4, four);
   const float u = __fmaf_rn((float)(which & 2 ? w.z : w.x), 0x1p-32f, 0x1p-33f);
   const float v = (float)(which & 2 ? w.w : w.y) * 0x1p-32f;
   const float radius = sqrtf(-2.0f * logf(u));
@@ -98,8 +130,8 @@ __device__ inline float normal(unsigned long long seed, unsigned long long offse
 }
 
 //@ normal.double needs philox
-__device__ inline double normalDouble(unsigned long long seed, unsigned long long offset, unsigned long long two, unsigned which) {
-  const uint4 w = philox(seed, offset / 4, two);
+__device__ inline double normalDouble(const PhiloxKeys& keys, unsigned long long offset, unsigned long long two, unsigned which) {
+  const uint4 w = philox(keys, offset / 4, two);
   const unsigned long long first = (unsigned long long)w.y << 32 | w.x, second = (unsigned long long)w.w << 32 | w.z;
   const double u = (double)((first >> 11) + 1) * 0x1p-53, v = (double)(second >> 11) * 0x1p-53;
   const double radius = sqrt(-2.0 * log(u));

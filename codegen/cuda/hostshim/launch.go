@@ -1,11 +1,13 @@
 package hostshim
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"nvfuser_go/codegen/cuda"
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/philox"
 	"nvfuser_go/core/scalar"
 )
 
@@ -37,6 +39,10 @@ func NewLaunch(k *kir.Kernel, name string, arguments ...Argument) (*Launch, erro
 			dtype.StoreInt(k.Index, place, given.Number.I)
 		case kir.ValueScalar:
 			store(a.DType, place, given.Number)
+		case kir.RandomSeed:
+			for i, word := range philox.Keys(uint64(given.Number.I)) {
+				binary.LittleEndian.PutUint32(place[4*i:], word)
+			}
 		default:
 			dtype.StoreInt(dtype.Int, place, given.Number.I)
 		}

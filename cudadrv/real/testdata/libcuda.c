@@ -143,7 +143,7 @@ CUresult cuGetErrorString(CUresult code, const char **name) { return *name = cod
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
   config(c);
   char bytes[3 * 64 + 1] = "";
-  for (int i = 0; parameters && i < 40; i++) snprintf(bytes + 3 * i, 4, " %02x", ((unsigned char *)parameters[0])[i]);
+  for (int i = 0; parameters && i < 48; i++) snprintf(bytes + 3 * i, 4, " %02x", ((unsigned char *)parameters[0])[i]);
   return note("cuLaunchKernelEx", "(%p, %p)%s", (void *)f, (void *)extra, bytes);
 }
 
