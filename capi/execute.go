@@ -5,6 +5,8 @@ package main
 
 #cgo noescape plan_begin
 #cgo nocallback plan_begin
+#cgo noescape plan_borrow
+#cgo nocallback plan_borrow
 #cgo noescape plan_launch
 #cgo nocallback plan_launch
 */
@@ -12,6 +14,7 @@ import "C"
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -274,7 +277,7 @@ func nvf_launch(h C.nvf_plan, inputs C.const_inputs, n C.int32_t, outputs C.cons
 		}
 		for i, memory := range unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(workspaces)), int(numWorkspaces)) {
 			switch {
-			case memory == nil && l.Device.Workspaces[i].Bytes > 0:
+			case memory == nil && l.Device.Workspaces[i].Bytes > 0 && !l.Device.Workspaces[i].Zeroed:
 				return core.InvalidArgumentf("workspace %d has no memory", i)
 			case uintptr(memory)%workspaceAlignment != 0:
 				return core.InvalidArgumentf("workspace %d is at %#x, which is no multiple of %d", i, uintptr(memory), workspaceAlignment)
@@ -290,8 +293,12 @@ func nvf_launch(h C.nvf_plan, inputs C.const_inputs, n C.int32_t, outputs C.cons
 			}
 			for i := range unsafe.Slice(l.block.phases, l.block.num_phases) {
 				phase := (C.const_phases)(unsafe.Add(unsafe.Pointer(l.block.phases), i*C.sizeof_nvfi_phase))
+				borrowed, err := l.borrow(phase, words, uintptr(stream))
+				if err != nil {
+					return err
+				}
 				var failed C.int32_t
-				if code := C.plan_launch(l.block, phase, (*C.uint64_t)(&words[0]), C.uintptr_t(uintptr(stream)), &failed); code != 0 {
+				if code := C.plan_launch(l.block, phase, borrowed, (*C.uint64_t)(&words[0]), C.uintptr_t(uintptr(stream)), &failed); code != 0 {
 					return l.launchError(int(code), int(failed))
 				}
 			}
@@ -307,6 +314,22 @@ func (p *prepared) place(words []uint64, memories C.const_memories, first, n C.i
 	for i, memory := range unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(memories)), int(n)) {
 		words[places[i]] = uint64(uintptr(memory))
 	}
+}
+
+// borrow has the zeroed memories of a phase lie in the counters of the stream if the caller has
+// not brought them, and returns whether it does.
+func (l *lease) borrow(phase C.const_phases, words []uint64, stream uintptr) (C.int, error) {
+	zeroed := unsafe.Slice(phase.zeroed, phase.num_zeroed)
+	memories := len(l.own) + l.counts.Workspaces
+	places, all := unsafe.Slice(l.block.places, memories), unsafe.Slice(l.block.memories, memories)
+	missing := slices.IndexFunc(zeroed, func(memory C.int32_t) bool { return words[places[memory]] == 0 && all[memory].num_bytes > 0 })
+	if missing < 0 {
+		return 0, nil
+	}
+	if C.plan_borrow(l.block, phase, C.uintptr_t(stream), (*C.uint64_t)(&words[0])) == 0 {
+		return 0, core.InvalidArgumentf("nvf_launch(): workspace %d has no memory, and the library has none for it: the stream may be captured for a graph, it may be the default one of a thread, there may have been too many streams, or no memory", int(zeroed[missing])-len(l.own))
+	}
+	return 1, nil
 }
 
 // refuseCalls refuses plans that call torch.

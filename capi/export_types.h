@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../cudadrv/real/counters.h"
 #include "internal.h"
 #include "nvfuser_go.h"
 #include "plan.h"

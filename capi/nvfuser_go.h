@@ -315,7 +315,7 @@ typedef struct nvf_output {
 /* Memory that a run needs besides its outputs. */
 typedef struct nvf_workspace {
   int64_t num_bytes;
-  int32_t zeroed; /* nvf_launch sets it to zero first */
+  int32_t zeroed; /* it must hold zeros: nvf_launch sets it to zero first, or brings it */
 } nvf_workspace;
 
 typedef struct nvf_plan_description {
@@ -352,7 +352,10 @@ NVF_API int nvf_run(nvf_plan plan, const nvf_input *inputs, int32_t num_inputs, 
  * has come so far. inputs and outputs are as for nvf_run, at addresses of the
  * device: of inputs with the alignment, up to 16 bytes, of those that the plan was
  * prepared for, of outputs at multiples of 16 bytes. workspaces are the memories
- * that the description asks for, at multiples of 256 bytes.
+ * that the description asks for, at multiples of 256 bytes. Those that are zeroed may be NULL:
+ * the library then has them lie in memory that it keeps for the stream, 64 KiB for each of up
+ * to 128 streams, where it need not set them to zero each time. Only a stream that is captured
+ * for a graph, the default one of a thread, and any stream before CUDA 12, need them brought.
  * seed and offset are the state of the random generator. On an error the contents of
  * outputs and of inputs that are written to are undefined. */
 NVF_API int nvf_launch(nvf_plan plan, const nvf_input *inputs, int32_t num_inputs, void *const *outputs, int32_t num_outputs,

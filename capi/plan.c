@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../cudadrv/real/counters.h"
 #include "../cudadrv/real/launch.h"
 
 /* The class of an address: 0 for none, else one more than the logarithm of its
@@ -38,9 +39,15 @@ void plan_begin(const nvfi_plan *plan, const nvf_input *inputs, uint64_t seed, u
   words[plan->random_at + 1] = offset;
 }
 
-int plan_launch(const nvfi_plan *plan, const nvfi_phase *phase, const uint64_t *words, uintptr_t stream, int32_t *failed) {
+int plan_borrow(const nvfi_plan *plan, const nvfi_phase *phase, uintptr_t stream, uint64_t *words) {
+  uint64_t first = phase->counters ? counters_of(plan->context, stream) : 0;
+  for (int32_t i = 0; first && i < phase->num_zeroed; i++) words[plan->places[phase->zeroed[i]]] = first + (uint64_t)phase->counters[i];
+  return first != 0;
+}
+
+int plan_launch(const nvfi_plan *plan, const nvfi_phase *phase, int borrowed, const uint64_t *words, uintptr_t stream, int32_t *failed) {
   *failed = -1;
-  for (int32_t i = 0; i < phase->num_zeroed; i++) {
+  for (int32_t i = 0; !borrowed && i < phase->num_zeroed; i++) {
     int32_t memory = phase->zeroed[i];
     int code = launch_zero(plan->context, words[plan->places[memory]], (uint64_t)plan->memories[memory].num_bytes, stream);
     if (code) return code;

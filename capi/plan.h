@@ -39,7 +39,8 @@ typedef struct nvfi_call {
 typedef struct nvfi_phase {
   int32_t num_allocated, num_zeroed, num_released;
   const int32_t *allocated; /* memories */
-  const int32_t *zeroed;    /* those of them that the launches find set to zero */
+  const int32_t *zeroed;    /* the last of them: the launches find them set to zero, and leave them so */
+  const int32_t *counters;  /* where those may lie in what counters_of() gives; NULL: there is no room, or none is needed */
   const int32_t *released;  /* memories */
   int32_t first_launch, num_launches;
   int32_t call; /* -1: none */
@@ -84,10 +85,15 @@ int plan_agrees(const nvfi_plan *plan, const nvf_input *inputs, int32_t num_inpu
 /* Fills the words of inputs, seed and offset. */
 void plan_begin(const nvfi_plan *plan, const nvf_input *inputs, uint64_t seed, uint64_t offset, uint64_t *words);
 
-/* Sets memories to zero and launches, as the phase says, on a stream. Returns a
- * CUresult; on an error *failed is the number of the launch, or -1 if memory could
- * not be set to zero. It may block, and enters neither Go nor Python. */
-int plan_launch(const nvfi_plan *plan, const nvfi_phase *phase, const uint64_t *words, uintptr_t stream, int32_t *failed);
+/* Has the zeroed memories of a phase lie in the counters of the stream, which hold zeros
+ * (../cudadrv/real/counters.h), and returns whether it does; else the caller has to bring
+ * them. It may block, and enters neither Go nor Python. */
+int plan_borrow(const nvfi_plan *plan, const nvfi_phase *phase, uintptr_t stream, uint64_t *words);
+
+/* Sets memories to zero, unless they were borrowed, and launches, as the phase says, on a
+ * stream. Returns a CUresult; on an error *failed is the number of the launch, or -1 if
+ * memory could not be set to zero. It may block, and enters neither Go nor Python. */
+int plan_launch(const nvfi_plan *plan, const nvfi_phase *phase, int borrowed, const uint64_t *words, uintptr_t stream, int32_t *failed);
 
 /* Takes a reference. */
 void plan_hold(nvfi_plan *plan);

@@ -236,9 +236,11 @@ func (p *prepared) describePhases(memory *cutter) {
 	launched := 0
 	for i := range all {
 		from, to := &all[i], &phases[i]
-		to.num_allocated, to.allocated = p.all(memory, from.Allocate)
+		found, zeroed := p.byContents(from.Allocate)
+		to.num_allocated, to.allocated = p.all(memory, slices.Concat(found, zeroed))
+		to.num_zeroed, to.zeroed = p.all(memory, zeroed)
+		to.counters = p.counters(memory, zeroed)
 		to.num_released, to.released = p.all(memory, from.Release)
-		to.num_zeroed, to.zeroed = p.all(memory, p.zeroed(from))
 		to.first_launch, to.num_launches = C.int32_t(launched), C.int32_t(from.Launches)
 		to.call = C.int32_t(from.Call)
 		launched += from.Launches
@@ -246,14 +248,49 @@ func (p *prepared) describePhases(memory *cutter) {
 	b.num_phases, b.phases = C.int32_t(len(phases)), unsafe.SliceData(phases)
 }
 
-// zeroed returns what a phase allocates and sets to zero.
-func (p *prepared) zeroed(phase *executor.Phase) (slots []executor.Slot) {
-	for _, s := range phase.Allocate {
-		if w := int(s) - p.counts.Inputs - p.counts.Outputs; w >= 0 && p.Device.Workspaces[w].Zeroed {
-			slots = append(slots, s)
+// byContents parts what a phase allocates into that which launches find as it is and that
+// which is set to zero.
+func (p *prepared) byContents(allocate []executor.Slot) (found, zeroed []executor.Slot) {
+	for _, s := range allocate {
+		if w := p.workspace(s); w != nil && w.Zeroed {
+			zeroed = append(zeroed, s)
+		} else {
+			found = append(found, s)
 		}
 	}
-	return slots
+	return found, zeroed
+}
+
+// workspace returns what a slot is, or nil.
+func (p *prepared) workspace(s executor.Slot) *executor.Workspace {
+	if w := int(s) - p.counts.Inputs - p.counts.Outputs; w >= 0 {
+		return &p.Device.Workspaces[w]
+	}
+	return nil
+}
+
+// counters returns where zeroed memories of a phase lie among the counters of a stream, each
+// at a place of its own, or nil if there is no room for all. Semaphores lie apart: they may
+// leave their words so that no other counter can begin with them.
+func (p *prepared) counters(memory *cutter, zeroed []executor.Slot) *C.int32_t {
+	if len(zeroed) == 0 || !p.OnDevice() {
+		return nil
+	}
+	places := cut[C.int32_t](memory, len(zeroed))
+	semaphores, others := int64(0), int64(C.COUNTERS_SEMAPHORES)
+	for i, s := range zeroed {
+		next, alignment := &others, int64(workspaceAlignment)
+		w := p.workspace(s)
+		if w.Semaphore {
+			next, alignment = &semaphores, 8
+		}
+		places[i] = C.int32_t(*next)
+		*next += (w.Bytes + alignment - 1) / alignment * alignment
+		if semaphores > C.COUNTERS_SEMAPHORES || others > C.COUNTERS_BYTES {
+			return nil
+		}
+	}
+	return unsafe.SliceData(places)
 }
 
 // describeCalls says how torch is called.

@@ -72,8 +72,25 @@ static int reserve(Run *run) {
   return 1;
 }
 
-static int allocate(Run *run, const nvfi_phase *phase) {
-  for (int32_t i = 0; i < phase->num_allocated; i++) {
+static int find_stream(Run *run) {
+  if (!run->has_stream && !current_stream(run->plan->description.device_index, &run->stream)) return 0;
+  return run->has_stream = 1;
+}
+
+/* Whether the zeroed memories of a phase are borrowed; -1 with an exception. */
+static int borrow(Run *run, const nvfi_phase *phase) {
+  int borrowed;
+  if (!phase->counters || !run->plan->runs_with_gpu) return 0; /* torch may not have started the device yet */
+  if (!find_stream(run)) return -1;
+  Py_BEGIN_ALLOW_THREADS; /* as for launches */
+  borrowed = plan_borrow(run->plan, phase, run->stream, run->words);
+  Py_END_ALLOW_THREADS;
+  return borrowed;
+}
+
+static int allocate(Run *run, const nvfi_phase *phase, int borrowed) {
+  int32_t count = phase->num_allocated - (borrowed ? phase->num_zeroed : 0);
+  for (int32_t i = 0; i < count; i++) {
     void *address = NULL;
     PyObject *tensor = new_memory(run->plan, phase->allocated[i], &address);
     if (!tensor) return 0;
@@ -87,16 +104,15 @@ void run_put(Run *run, int32_t memory, PyObject *tensor, void *address) {
   run->words[run->plan->places[memory]] = (uintptr_t)address;
 }
 
-static int launch(Run *run, const nvfi_phase *phase) {
+static int launch(Run *run, const nvfi_phase *phase, int borrowed) {
   nvf_error error = {0};
   const nvfi_plan *plan = run->plan;
-  if (!run->has_stream && !current_stream(plan->description.device_index, &run->stream)) return 0;
-  run->has_stream = 1;
+  if (!find_stream(run)) return 0;
   int code;
   int32_t failed;
   /* A full queue blocks, and what is in it may wait for the lock. */
   Py_BEGIN_ALLOW_THREADS;
-  code = plan_launch(plan, phase, run->words, run->stream, &failed);
+  code = plan_launch(plan, phase, borrowed, run->words, run->stream, &failed);
   Py_END_ALLOW_THREADS;
   return !code || check(nvfi_launch_error(run->plan, code, failed, &error), &error);
 }
@@ -117,10 +133,11 @@ static int compute(Run *run, int32_t number) {
 
 static int run_phase(Run *run, int32_t number) {
   const nvfi_phase *phase = &run->plan->phases[number];
-  if (!allocate(run, phase)) return 0;
+  int borrowed = borrow(run, phase);
+  if (borrowed < 0 || !allocate(run, phase, borrowed)) return 0;
   if (phase->num_launches || phase->num_zeroed) {
     run->may_have_written = 1;
-    if (!(run->plan->description.device_type == NVF_CUDA ? launch(run, phase) : compute(run, number))) return 0;
+    if (!(run->plan->description.device_type == NVF_CUDA ? launch(run, phase, borrowed) : compute(run, number))) return 0;
   }
   if (phase->call >= 0 && !call_torch(run, phase->call)) return 0;
   for (int32_t i = 0; i < phase->num_released; i++) Py_CLEAR(run->tensors[phase->released[i]]);

@@ -268,5 +268,5 @@ func (a *assembly) memory(h *host, g *kir.Argument, in, out func(int) memory) (m
 	}
 	buffer := &h.kernel.Buffers[g.Buffer]
 	n, err := h.Eval(buffer.Size)
-	return a.workspace(Workspace{Bytes: max(n, 0) * int64(buffer.DType.Size()), Zeroed: buffer.Zeroed}), err
+	return a.workspace(Workspace{Bytes: max(n, 0) * int64(buffer.DType.Size()), Zeroed: buffer.Zeroed, Semaphore: h.kernel.IsSemaphore(g.Buffer)}), err
 }

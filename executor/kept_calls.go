@@ -14,6 +14,7 @@ func encodeWorkspace(b *flatbuffers.Builder, w *Workspace) flatbuffers.UOffsetT 
 	planfile.WorkspaceStart(b)
 	planfile.WorkspaceAddBytes(b, w.Bytes)
 	planfile.WorkspaceAddZeroed(b, w.Zeroed)
+	planfile.WorkspaceAddSemaphore(b, w.Semaphore)
 	planfile.WorkspaceAddResult(b, w.Result)
 	planfile.WorkspaceAddTensor(b, w.Tensor)
 	planfile.WorkspaceAddDtype(b, byte(w.DType))
@@ -23,7 +24,7 @@ func encodeWorkspace(b *flatbuffers.Builder, w *Workspace) flatbuffers.UOffsetT 
 }
 
 func (r *reader) workspace(x *planfile.Workspace) Workspace {
-	w := Workspace{Bytes: x.Bytes(), Zeroed: x.Zeroed(), Result: x.Result(), Tensor: x.Tensor(), DType: dtype.Type(x.Dtype())}
+	w := Workspace{Bytes: x.Bytes(), Zeroed: x.Zeroed(), Semaphore: x.Semaphore(), Result: x.Result(), Tensor: x.Tensor(), DType: dtype.Type(x.Dtype())}
 	if w.Tensor {
 		w.Sizes, w.Strides = r.integers(x.Sizes, x.SizesLength()), r.integers(x.Strides, x.StridesLength())
 	}

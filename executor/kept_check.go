@@ -291,8 +291,11 @@ func (l *living) argument(g *CallArgument) error {
 
 // check returns why w cannot be a workspace.
 func (w *Workspace) check() error {
-	if w.Bytes < 0 || w.Result && (w.Zeroed || !w.Tensor) {
+	switch {
+	case w.Bytes < 0 || w.Result && (w.Zeroed || !w.Tensor):
 		return errors.New("it has no size, or is no result")
+	case w.Semaphore && !w.Zeroed:
+		return errors.New("it is a semaphore that may hold anything")
 	}
 	if !w.Tensor {
 		return nil

@@ -134,9 +134,9 @@ func TestKeptByAnother(t *testing.T) {
 	folder := keptFolder(t)
 	inputs := []executor.Input{vector(0x1000, 1000)}
 	want := newProcess(h100s(1), folder).plan(t, reluText, inputs, executor.Options{})
-	for _, version := range []string{"NVFP", "NVP2", "NVP4", "\x00\x00\x00\x00"} {
+	for _, version := range []string{"NVFP", "NVP3", "NVP5", "\x00\x00\x00\x00"} {
 		p := &altered{process: newProcess(h100s(1), folder), alter: func(b []byte) []byte {
-			require.Equal(t, "NVP3", string(b[4:8]))
+			require.Equal(t, "NVP4", string(b[4:8]))
 			copy(b[4:8], version)
 			return b
 		}}
@@ -239,6 +239,7 @@ func TestKeptInfeasible(t *testing.T) {
 		"workspace of other bytes": func(d *executor.DeviceProgram) { d.Workspaces[1].Bytes = 8 },
 		"workspace of no bytes":    func(d *executor.DeviceProgram) { d.Workspaces[0].Bytes = -1 },
 		"result of zeros":          func(d *executor.DeviceProgram) { d.Workspaces[1].Zeroed = true },
+		"semaphore of no zeros":    func(d *executor.DeviceProgram) { d.Workspaces[0].Semaphore = true },
 	} {
 		d := newProcess(h100s(1), keptFolder(t)).plan(t, callsText, inputs, executor.Options{}).Device
 		change(d)

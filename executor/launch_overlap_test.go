@@ -102,3 +102,25 @@ func TestLaunchOverlapOfOneExecutor(t *testing.T) {
 	require.Zero(t, early(executor.Options{Apart: true}))
 	require.Equal(t, n, early(executor.Options{}))
 }
+
+// TestLaunchOverlapOfCounters: counters are those of the kernels before on the stream, so a
+// kernel that starts early waits before it counts, and one with barriers does not start early.
+func TestLaunchOverlapOfCounters(t *testing.T) {
+	for end, early := range map[string]bool{
+		"%3 = sum %2 dims=[0, 1] keepdim=false dtype=f32\noutput %3\n":                                                                 true,
+		"%3 = sum %2 dims=[0] keepdim=false dtype=f32\n%4 = broadcast %3 is_broadcast_dim=[true, false]\n%5 = sub %2, %4\noutput %5\n": false,
+	} {
+		driver := h100s(1)
+		e := deviceExecutor(t, driver, "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n%1 = exp %0\n%2 = segment_set %1\n"+end)
+		plan, err := e.Plan([]executor.Input{onDevice(0, 1<<20, []int64{12544, 256}, []int64{256, 1})})
+		requireNoError(t, err)
+		require.Len(t, plan.Device.Launches, 2)
+		l := plan.Device.Launches[1]
+		_, body, _ := strings.Cut(string(driver.Loads()[l.Function.Handle-1].Cubin), "__global__")
+		before, _, counts := strings.Cut(body, map[bool]string{true: "atomicAdd(", false: "gridBarrier("}[early])
+		require.True(t, counts, body)
+		require.Equal(t, early, l.Early)
+		require.Equal(t, early, !l.Cooperative)
+		require.Contains(t, before, "\n  waitForKernels();\n")
+	}
+}

@@ -25,8 +25,12 @@ type Phase struct {
 // A Workspace is memory of a run that is no input and no output.
 type Workspace struct {
 	Bytes  int64
-	Zeroed bool // it must hold zeros when the first launch after its allocation begins
 	Result bool // a call of torch makes it: it is not allocated
+
+	// Zeroed: it must hold zeros when a launch that uses it begins, and does again when that
+	// ends, so that it may be memory which launches before have used for
+	// the same. Semaphore: it is that of barriers, of which the top bit may be set both times.
+	Zeroed, Semaphore bool
 
 	// What it is to torch. Where Tensor is false it is Bytes elements of a byte, in
 	// which several tensors may lie.

@@ -16,7 +16,7 @@ import (
 // TestLaunchOrder: a kernel that starts early waits before all else, and none of its loads
 // is one that a compiler or a cache may take for one of constant memory.
 func TestLaunchOrder(t *testing.T) {
-	for _, made := range []func() *kir.Kernel{vectors, moves, ticket, shuffles} {
+	for _, made := range []func() *kir.Kernel{vectors, moves, ticket, gridBarrier, shuffles} {
 		k := made()
 		for _, o := range []cuda.Options{{Follows: true}, {Leads: true}, {Follows: true, Leads: true}} {
 			o.Arch = 90

@@ -82,7 +82,8 @@ type Buffer struct {
 	// thread: barriers for the sake of readers are enough for all writers.
 	Once bool
 	// Zeroed says that it holds zeros when the kernel starts and must again
-	// when it ends: arrival counters and semaphores.
+	// when it ends: arrival counters and semaphores, of which the top bit may be
+	// set both times. So kernels that run one after another can have one memory for it.
 	Zeroed bool
 }
 
@@ -243,6 +244,16 @@ func (b Block) Walk(yield func(Statement)) {
 			s.Else.Walk(yield)
 		}
 	}
+}
+
+// IsSemaphore reports whether barriers of the grid meet at words of a buffer.
+func (k *Kernel) IsSemaphore(id BufferID) (is bool) {
+	k.Body.Walk(func(s Statement) {
+		if b, ok := s.(Barrier); ok && b.Scope == GridScope {
+			is = is || b.Semaphore.Buffer == id
+		}
+	})
+	return is
 }
 
 // A Statement is one of the types below.

@@ -133,16 +133,13 @@ func met(blocks []*block) {
 
 // finish checks what must hold when all blocks have ended.
 func (m *machine) finish() {
-	semaphores := map[kir.BufferID]bool{}
-	for _, s := range m.program.statements {
-		if x, ok := s.source.(kir.Barrier); ok && x.Scope == kir.GridScope {
-			semaphores[x.Semaphore.Buffer] = true
-		}
-	}
 	for i := range m.k.Buffers {
 		b := &m.k.Buffers[i]
-		if b.Zeroed {
-			m.checkZero(kir.BufferID(i), semaphores[kir.BufferID(i)])
+		if !b.Zeroed {
+			continue
+		}
+		if e := nonzero(m.k, kir.BufferID(i), m.global[i].data); e >= 0 {
+			m.add(Finding{Kind: NotZero, Buffer: b.Name, Index: int64(e), Detail: "it must be zero when the kernel ends"}, nil, int32(i))
 		}
 	}
 	for _, id := range m.options.Outputs {
@@ -150,18 +147,19 @@ func (m *machine) finish() {
 	}
 }
 
-func (m *machine) checkZero(id kir.BufferID, semaphore bool) {
-	b := &m.k.Buffers[id]
-	data, element := m.global[id].data, b.DType.Size()
-	for e := 0; (e+1)*element <= len(data); e++ {
-		word := slices.Clone(data[e*element : (e+1)*element])
-		if semaphore {
-			word[element-1] &= 0x7f // the sense: see kir.Barrier
+// nonzero returns the first element of a Zeroed buffer that is not zero, but for what is
+// allowed of a semaphore, or -1.
+func nonzero(k *kir.Kernel, id kir.BufferID, data []byte) int {
+	element, semaphore := k.Buffers[id].DType.Size(), k.IsSemaphore(id)
+	for i, x := range data {
+		if semaphore && i%element == element-1 {
+			x &= 0x7f // the sense: see kir.Barrier
 		}
-		if slices.ContainsFunc(word, func(x byte) bool { return x != 0 }) {
-			m.add(Finding{Kind: NotZero, Buffer: b.Name, Index: int64(e), Detail: "it must be zero when the kernel ends"}, nil, int32(id))
+		if x != 0 {
+			return i / element
 		}
 	}
+	return -1
 }
 
 // checkWritten reports elements of an output that nothing wrote. Elements

@@ -295,7 +295,7 @@ func (m *machine) memories(arguments []Argument) error {
 		if was, ok := readOnly[given]; ok && was != b.ReadOnly {
 			return fmt.Errorf("%s is read-only, and its memory is that of an argument which is not", a.Name)
 		}
-		if b.Zeroed && slices.ContainsFunc(given.Data, func(x byte) bool { return x != 0 }) {
+		if b.Zeroed && nonzero(m.k, a.Buffer, given.Data) >= 0 {
 			return fmt.Errorf("%s must be zero and is not", a.Name)
 		}
 		readOnly[given] = b.ReadOnly

@@ -1,5 +1,5 @@
 /* The functions of libcuda that the library is linked with, one a line: those
- * that package gorgonia.org/cu refers to, and those of launch.c and bench.c. cuInit is not
+ * that package gorgonia.org/cu refers to, and those of the C files here. cuInit is not
  * among them: see library.c. A test compares the list with the object files. */
 SYMBOL(cuArray3DCreate_v2)
 SYMBOL(cuArray3DGetDescriptor_v2)
@@ -136,6 +136,7 @@ SYMBOL(cuStreamCreate)
 SYMBOL(cuStreamCreateWithPriority)
 SYMBOL(cuStreamDestroy_v2)
 SYMBOL(cuStreamGetFlags)
+SYMBOL(cuStreamGetId)
 SYMBOL(cuStreamGetPriority)
 SYMBOL(cuStreamIsCapturing)
 SYMBOL(cuStreamQuery)

@@ -431,7 +431,7 @@ func (rcv *Workspace) MutateZeroed(n bool) bool {
 	return rcv._tab.MutateBoolSlot(6, n)
 }
 
-func (rcv *Workspace) Result() bool {
+func (rcv *Workspace) Semaphore() bool {
 	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
 	if o != 0 {
 		return rcv._tab.GetBool(o + rcv._tab.Pos)
@@ -439,11 +439,11 @@ func (rcv *Workspace) Result() bool {
 	return false
 }
 
-func (rcv *Workspace) MutateResult(n bool) bool {
+func (rcv *Workspace) MutateSemaphore(n bool) bool {
 	return rcv._tab.MutateBoolSlot(8, n)
 }
 
-func (rcv *Workspace) Tensor() bool {
+func (rcv *Workspace) Result() bool {
 	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
 	if o != 0 {
 		return rcv._tab.GetBool(o + rcv._tab.Pos)
@@ -451,12 +451,24 @@ func (rcv *Workspace) Tensor() bool {
 	return false
 }
 
-func (rcv *Workspace) MutateTensor(n bool) bool {
+func (rcv *Workspace) MutateResult(n bool) bool {
 	return rcv._tab.MutateBoolSlot(10, n)
 }
 
-func (rcv *Workspace) Dtype() byte {
+func (rcv *Workspace) Tensor() bool {
 	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
+	if o != 0 {
+		return rcv._tab.GetBool(o + rcv._tab.Pos)
+	}
+	return false
+}
+
+func (rcv *Workspace) MutateTensor(n bool) bool {
+	return rcv._tab.MutateBoolSlot(12, n)
+}
+
+func (rcv *Workspace) Dtype() byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
 	if o != 0 {
 		return rcv._tab.GetByte(o + rcv._tab.Pos)
 	}
@@ -464,11 +476,11 @@ func (rcv *Workspace) Dtype() byte {
 }
 
 func (rcv *Workspace) MutateDtype(n byte) bool {
-	return rcv._tab.MutateByteSlot(12, n)
+	return rcv._tab.MutateByteSlot(14, n)
 }
 
 func (rcv *Workspace) Sizes(j int) int64 {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
 	if o != 0 {
 		a := rcv._tab.Vector(o)
 		return rcv._tab.GetInt64(a + flatbuffers.UOffsetT(j*8))
@@ -477,7 +489,7 @@ func (rcv *Workspace) Sizes(j int) int64 {
 }
 
 func (rcv *Workspace) SizesLength() int {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
 	if o != 0 {
 		return rcv._tab.VectorLen(o)
 	}
@@ -485,7 +497,7 @@ func (rcv *Workspace) SizesLength() int {
 }
 
 func (rcv *Workspace) MutateSizes(j int, n int64) bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
 	if o != 0 {
 		a := rcv._tab.Vector(o)
 		return rcv._tab.MutateInt64(a+flatbuffers.UOffsetT(j*8), n)
@@ -494,7 +506,7 @@ func (rcv *Workspace) MutateSizes(j int, n int64) bool {
 }
 
 func (rcv *Workspace) Strides(j int) int64 {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
 	if o != 0 {
 		a := rcv._tab.Vector(o)
 		return rcv._tab.GetInt64(a + flatbuffers.UOffsetT(j*8))
@@ -503,7 +515,7 @@ func (rcv *Workspace) Strides(j int) int64 {
 }
 
 func (rcv *Workspace) StridesLength() int {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
 	if o != 0 {
 		return rcv._tab.VectorLen(o)
 	}
@@ -511,7 +523,7 @@ func (rcv *Workspace) StridesLength() int {
 }
 
 func (rcv *Workspace) MutateStrides(j int, n int64) bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
 	if o != 0 {
 		a := rcv._tab.Vector(o)
 		return rcv._tab.MutateInt64(a+flatbuffers.UOffsetT(j*8), n)
@@ -520,7 +532,7 @@ func (rcv *Workspace) MutateStrides(j int, n int64) bool {
 }
 
 func WorkspaceStart(builder *flatbuffers.Builder) {
-	builder.StartObject(7)
+	builder.StartObject(8)
 }
 func WorkspaceAddBytes(builder *flatbuffers.Builder, bytes int64) {
 	builder.PrependInt64Slot(0, bytes, 0)
@@ -528,23 +540,26 @@ func WorkspaceAddBytes(builder *flatbuffers.Builder, bytes int64) {
 func WorkspaceAddZeroed(builder *flatbuffers.Builder, zeroed bool) {
 	builder.PrependBoolSlot(1, zeroed, false)
 }
+func WorkspaceAddSemaphore(builder *flatbuffers.Builder, semaphore bool) {
+	builder.PrependBoolSlot(2, semaphore, false)
+}
 func WorkspaceAddResult(builder *flatbuffers.Builder, result bool) {
-	builder.PrependBoolSlot(2, result, false)
+	builder.PrependBoolSlot(3, result, false)
 }
 func WorkspaceAddTensor(builder *flatbuffers.Builder, tensor bool) {
-	builder.PrependBoolSlot(3, tensor, false)
+	builder.PrependBoolSlot(4, tensor, false)
 }
 func WorkspaceAddDtype(builder *flatbuffers.Builder, dtype byte) {
-	builder.PrependByteSlot(4, dtype, 0)
+	builder.PrependByteSlot(5, dtype, 0)
 }
 func WorkspaceAddSizes(builder *flatbuffers.Builder, sizes flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(5, flatbuffers.UOffsetT(sizes), 0)
+	builder.PrependUOffsetTSlot(6, flatbuffers.UOffsetT(sizes), 0)
 }
 func WorkspaceStartSizesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(8, numElems, 8)
 }
 func WorkspaceAddStrides(builder *flatbuffers.Builder, strides flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(6, flatbuffers.UOffsetT(strides), 0)
+	builder.PrependUOffsetTSlot(7, flatbuffers.UOffsetT(strides), 0)
 }
 func WorkspaceStartStridesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(8, numElems, 8)
@@ -1758,7 +1773,7 @@ type Plan struct {
 	_tab flatbuffers.Table
 }
 
-const PlanIdentifier = "NVP3"
+const PlanIdentifier = "NVP4"
 
 func GetRootAsPlan(buf []byte, offset flatbuffers.UOffsetT) *Plan {
 	n := flatbuffers.GetUOffsetT(buf[offset:])

@@ -339,6 +339,184 @@ static void test_workspaces(void) {
   nvf_executor_destroy(executor);
 }
 
+/* ---- Counters that are kept for streams ---- */
+
+/* A plan of a matrix, whose blocks take tickets or meet at a barrier. */
+typedef struct {
+  nvf_executor executor;
+  nvf_plan plan;
+  const nvf_plan_description *d;
+  Matrix x;
+  void *workspaces[8];
+} Sum;
+
+static void of_text(Sum *s, const char *source, int64_t rows, int64_t columns) {
+  *s = (Sum){.executor = executor_of(source)};
+  matrix(&s->x, rows, columns, 0x700000010000);
+  SUCCEEDS(nvf_prepare(s->executor, &s->x.input, 1, NVF_ANY_DEVICE, &s->plan, &s->d, &error));
+  if (!s->d || s->d->num_workspaces > 8) abort();
+  for (int i = 0; i < s->d->num_workspaces; i++)
+    if (!s->d->workspaces[i].zeroed) s->workspaces[i] = (void *)(0x700020000000 + 0x100000 * (uintptr_t)i);
+}
+
+static void sum_begin(Sum *s, int64_t size) {
+  of_text(s,
+          "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n"
+          "%1 = sum %0 dims=[1] keepdim=false dtype=f32\n"
+          "output %1\n",
+          1, size);
+}
+
+/* Its columns without their sums, in one kernel. */
+static void centered_begin(Sum *s) {
+  of_text(s,
+          "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n"
+          "%1 = sum %0 dims=[0] keepdim=false dtype=f32\n"
+          "%2 = broadcast %1 is_broadcast_dim=[true, false]\n"
+          "%3 = sub %0, %2\n"
+          "output %3\n",
+          12544, 256);
+}
+
+static int sum_launch(const Sum *s, uintptr_t stream, nvf_error *error) {
+  void *output = (void *)0x700010000000;
+  return nvf_launch(s->plan, &s->x.input, 1, &output, 1, s->workspaces, s->d->num_workspaces, 0, 0, (void *)stream, error);
+}
+
+static void sum_end(Sum *s) {
+  nvf_plan_release(s->plan);
+  nvf_executor_destroy(s->executor);
+}
+
+/* The address that was set to zero, of what was recorded; 0: none, or several. */
+static uintptr_t set_to_zero(const char *text, uintptr_t stream) {
+  char want[64];
+  unsigned long long at = 0;
+  const char *found = strstr(text, "cuMemsetD8Async(");
+  if (!found || count(text, "cuMemsetD8Async(") != 1) return 0;
+  snprintf(want, sizeof want, ", 0, 65536, %#llx)", (unsigned long long)stream);
+  sscanf(found, "cuMemsetD8Async(%llx", &at);
+  return strstr(found, want) ? (uintptr_t)at : 0;
+}
+
+/* The first launch on a stream makes what later ones use, of this plan and of others. */
+static void test_counters(void) {
+  Sum s, other, centered;
+  sum_begin(&s, 1 << 24);
+  sum_begin(&other, 1 << 23);
+  centered_begin(&centered);
+  recorded();
+  uintptr_t first = 0;
+  for (uintptr_t stream = 0x1001; stream < 0x1003; stream++) {
+    SUCCEEDS(sum_launch(&s, stream, &error));
+    const char *launched = recorded();
+    uintptr_t at = set_to_zero(launched, stream);
+    EXPECT(at && at != first && passes(launched, at + 1024) && count(launched, "cuMemAlloc(65536)") == 1);
+    EXPECT(strstr(launched, "cuMemAlloc") < strstr(launched, "cuMemsetD8Async") && strstr(launched, "cuMemsetD8Async") < strstr(launched, "cuLaunchKernelEx"));
+    EXPECT(strstr(launched, "cuThreadExchangeStreamCaptureMode(2)\ncuMemAlloc(65536)\ncuThreadExchangeStreamCaptureMode(0)"));
+    for (int i = 0; i < 3; i++) {
+      SUCCEEDS(sum_launch(i == 1 ? &other : &s, stream, &error));
+      launched = recorded();
+      EXPECT(!strstr(launched, "cuMemset") && !strstr(launched, "cuMemAlloc") && passes(launched, at + 1024));
+    }
+    /* Barriers leave their words so that no ticket can be taken there. */
+    SUCCEEDS(sum_launch(&centered, stream, &error));
+    launched = recorded();
+    EXPECT(!strstr(launched, "cuMemset") && passes(launched, at) && strstr(launched, "attribute 2: 1"));
+    first = at;
+  }
+  /* What the caller brings is set to zero each time. */
+  for (int i = 0; i < s.d->num_workspaces; i++)
+    if (s.d->workspaces[i].zeroed) s.workspaces[i] = (void *)0x700030000000;
+  SUCCEEDS(sum_launch(&s, 0x1001, &error));
+  const char *launched = recorded();
+  EXPECT(strstr(launched, "cuMemsetD8Async(0x700030000000, 0, 8, 0x1001)") && passes(launched, 0x700030000000));
+  sum_end(&centered);
+  sum_end(&other);
+  sum_end(&s);
+}
+
+/* Streams for which nothing is kept, and drivers that fail. */
+static void test_no_counters(void) {
+  Sum s;
+  sum_begin(&s, 1 << 24);
+  enum { CAPTURED = 0x88, OF_THREAD = 2 }; /* of the fake libcuda; CU_STREAM_PER_THREAD */
+  recorded();
+  for (int i = 0; i < 2; i++) {
+    REFUSED(sum_launch(&s, i ? CAPTURED : OF_THREAD, &error), NVF_INVALID_ARGUMENT, "captured for a graph");
+    const char *launched = recorded();
+    EXPECT(!strstr(launched, "cuMem") && !strstr(launched, "cuLaunch"));
+  }
+  const char *const tells[] = {"cuStreamIsCapturing", "cuStreamGetId"};
+  for (int i = 0; i < 2; i++) {
+    fail(tells[i], 801);
+    REFUSED(sum_launch(&s, 0x1003, &error), NVF_INVALID_ARGUMENT, "has no memory");
+    EXPECT(!strstr(recorded(), "cuMem"));
+  }
+  fail(NULL, 0);
+  SUCCEEDS(sum_launch(&s, 0x1003, &error)); /* it was not held against the stream */
+  EXPECT(set_to_zero(recorded(), 0x1003));
+
+  /* Without memory it is not tried again. */
+  const char *const makes[] = {"cuMemAlloc", "cuMemsetD8Async"};
+  for (uintptr_t i = 0; i < 2; i++) {
+    fail(makes[i], 2);
+    REFUSED(sum_launch(&s, 0x1004 + i, &error), NVF_INVALID_ARGUMENT, "or no memory");
+    fail(NULL, 0);
+    recorded();
+    REFUSED(sum_launch(&s, 0x1004 + i, &error), NVF_INVALID_ARGUMENT, "or no memory");
+    EXPECT(!strstr(recorded(), "cuMem"));
+  }
+
+  /* A launch that fails leaves them as they were. */
+  fail("cuLaunchKernelEx", 2);
+  REFUSED(sum_launch(&s, 0x1003, &error), NVF_FAILED, "could not be launched");
+  fail(NULL, 0);
+  recorded();
+  SUCCEEDS(sum_launch(&s, 0x1003, &error));
+  EXPECT(!strstr(recorded(), "cuMemset"));
+  sum_end(&s);
+}
+
+/* Threads that begin on streams at one time: each stream is given memory once, and launches
+ * on it find that set to zero. */
+static Sum of_threads;
+
+static void *launch_on_streams(void *argument) {
+  (void)argument;
+  for (uintptr_t i = 0; i < 400; i++) SUCCEEDS(sum_launch(&of_threads, 0x2000 + i % 40, &error));
+  return NULL;
+}
+
+static void test_threads_of_streams(void) {
+  enum { THREADS = 4 };
+  pthread_t threads[THREADS];
+  static char all[1 << 22];
+  sum_begin(&of_threads, 1 << 24);
+  recorded();
+  for (int i = 0; i < THREADS; i++)
+    if (pthread_create(&threads[i], NULL, launch_on_streams, NULL)) abort();
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  FILE *f = fopen(getenv("CUDADRV_RECORD"), "r");
+  all[f ? fread(all, 1, sizeof all - 1, f) : 0] = 0;
+  if (f) fclose(f);
+  EXPECT(count(all, "cuMemAlloc(") == 40 && count(all, "cuMemsetD8Async(") == 40 && count(all, "cuLaunchKernelEx(") == 1600);
+  recorded();
+
+  /* There is an end to it. */
+  int kept = 0;
+  for (uintptr_t i = 0; i < 200; i++) {
+    nvf_error error = {0};
+    kept += sum_launch(&of_threads, 0x3000 + 7 * i, &error) == NVF_OK;
+    nvf_error_clear(&error);
+  }
+  EXPECT(kept > 0 && kept < 128 - 40);
+  recorded();
+  SUCCEEDS(sum_launch(&of_threads, 0x2000, &error));
+  EXPECT(!strstr(recorded(), "cuMem"));
+  sum_end(&of_threads);
+}
+
 /* An output in an input, and the state of a random generator. */
 static void test_random_in_place(void) {
   nvf_executor executor = executor_of(
@@ -480,10 +658,13 @@ int main(void) {
   test_devices();
   test_scalars();
   test_workspaces();
+  test_counters();
+  test_no_counters();
   test_calls();
   test_later_launch();
   test_random_in_place();
   test_threads();
+  test_threads_of_streams();
   test_release();
   test_destroy();
   printf(failures ? "launch: %d failures\n" : "launch: ok\n", (int)failures);

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -54,8 +55,40 @@ func kernelsOf(list []*uniqueKernel) []*kir.Kernel {
 // A launch is one run of the kernel of a subject.
 type launch struct {
 	*hostshim.Launch
-	undefined []bool        // by buffer: whether it holds nothing yet
-	check     func() string // compares the outputs afterwards
+	undefined []bool // by buffer: whether it holds nothing yet
+	zeroed    []zeroed
+	check     func() string // looks at the outputs, and at what is zeroed, afterwards
+}
+
+// zeroed is memory that is zero before and after, or of a semaphore all but the top bits of
+// its words.
+type zeroed struct {
+	memory    []byte
+	semaphore bool
+}
+
+// begin has semaphores be as a launch before may have left them: with the top bit set, or not.
+func (l *launch) begin(set bool) {
+	for _, z := range l.zeroed {
+		for i := 7; z.semaphore && set && i < len(z.memory); i += 8 {
+			z.memory[i] = 0x80
+		}
+	}
+}
+
+// left says what is not zero afterwards, or is "".
+func (l *launch) left() string {
+	for _, z := range l.zeroed {
+		for i, x := range z.memory {
+			if z.semaphore && i%8 == 7 {
+				x &= 0x7f
+			}
+			if x != 0 {
+				return fmt.Sprintf("byte %d of memory that is zeroed holds %#x afterwards", i, x)
+			}
+		}
+	}
+	return ""
 }
 
 // launch returns a launch of x, whose kernel is printed under that name.
@@ -64,13 +97,17 @@ func (x *subject) launch(name string) (*launch, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &launch{check: func() string { return x.differs(l.Results()) }}
+	made := &launch{}
+	made.check = func() string { return cmp.Or(x.differs(l.Results()), made.left()) }
 	var arguments []hostshim.Argument
-	for _, a := range l.Arguments {
+	for i, a := range l.Arguments {
 		given := hostshim.Argument{Number: a.Number}
 		if a.Memory != nil {
 			given.Memory = a.Memory.Data
 			made.undefined = append(made.undefined, a.Memory.Undefined)
+			if b := x.Kernel.Arguments[i].Buffer; x.Kernel.Buffers[b].Zeroed {
+				made.zeroed = append(made.zeroed, zeroed{given.Memory, x.Kernel.IsSemaphore(b)})
+			}
 		}
 		arguments = append(arguments, given)
 	}
@@ -89,6 +126,7 @@ func (c *corpus) run(p *hostshim.Program, subjects []*subject, reverse bool) err
 			return fmt.Errorf("%v: %w", x, err)
 		}
 		l.Reverse = reverse
+		l.begin(reverse)
 		launches, compare = append(launches, l.Launch), append(compare, l.check)
 	}
 	var problems []error
@@ -265,6 +303,7 @@ func (c *corpus) runOnGPU(t *testing.T) {
 		}
 		l, err := x.launch(c.of[x].name)
 		require.NoError(t, err)
+		l.begin(i%2 > 0)
 		err = g.run(functions[c.of[x]], l.Launch, l.undefined)
 		if lost(err) {
 			t.Fatalf("%v: %v; subjects from number %d on were not run\n%v", x, err, i, x.Kernel)

@@ -279,6 +279,125 @@ def test_random_numbers_under_capture():
     assert torch.equal(out.cpu(), fd.execute([], device="cpu")[0])
 
 
+# ---- Counters of blocks, which are kept for a stream ----
+
+
+class Counting:
+    """Fusions whose blocks count themselves: a sum of all by tickets, columns without their sums by a barrier."""
+
+    def __init__(self) -> None:
+        with FusionDefinition() as self.total:
+            self.total.add_output(self.total.ops.sum(self.total.define_tensor([-1, -1], True), [0, 1]))
+        with FusionDefinition() as self.centered:
+            y = self.centered.define_tensor([-1, -1], True)
+            sums = self.centered.ops.sum(y, [0])
+            self.centered.add_output(self.centered.ops.sub(y, self.centered.ops.broadcast(sums, [True, False])))
+        # Small integers, so that sums are exact in any order.
+        self.x = torch.randint(0, 4, (1024, 4096), device=DEVICE).float()
+        self.y = torch.randint(0, 4, (12544, 256), device=DEVICE).float()
+        self.want = [self.x.double().sum().float(), (self.y.double() - self.y.double().sum(0)).float()]
+
+    def run(self) -> list[torch.Tensor]:
+        return execute(self.total, [self.x]) + execute(self.centered, [self.y])
+
+    def check(self, got: list[torch.Tensor]) -> None:
+        for a, b in zip(got, self.want, strict=True):
+            assert torch.equal(a, b)
+
+
+def started(count: int) -> list[torch.cuda.Stream]:
+    """Streams that come after what was submitted."""
+    torch.cuda.synchronize()
+    return [torch.cuda.Stream() for _ in range(count)]
+
+
+@pytest.mark.cuda
+def test_counters_of_streams_side_by_side():
+    work = Counting()
+    streams = [torch.cuda.current_stream(), *started(12)]
+    for _ in range(100):
+        results = []
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                results.append(work.run() + work.run())
+        torch.cuda.synchronize()
+        for got in results:
+            work.check(got[:2])
+            work.check(got[2:])
+
+
+@pytest.mark.cuda
+def test_counters_of_one_stream_many_times():
+    work = Counting()
+    for _ in range(50):
+        results = [work.run() for _ in range(60)]
+        for got in results:
+            work.check(got)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("streams", [False, True], ids=["one stream", "a stream each"])
+def test_counters_of_threads(streams: bool):
+    work = Counting()
+    each = started(8) if streams else [torch.cuda.current_stream()] * 8
+
+    def body(i: int) -> None:
+        with torch.cuda.stream(each[i]):
+            for _ in range(100):
+                work.check(work.run())
+
+    in_threads(8, body)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("first", ["capture", "call"])
+def test_counters_of_a_graph_beside_those_of_its_stream(first: str):
+    """A graph may be replayed on any stream, also beside what the stream does on which it was captured."""
+    work = Counting()
+    captured, other = started(2)
+    if first == "call":
+        with torch.cuda.stream(captured):
+            work.check(work.run())
+        torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=captured):
+        out = work.run()
+    torch.cuda.synchronize()
+    for _ in range(100):
+        for tensor in out:
+            tensor.zero_()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(other):
+            graph.replay()
+        with torch.cuda.stream(captured):
+            results = [work.run() for _ in range(3)]
+        torch.cuda.synchronize()
+        for got in [out, *results]:
+            work.check(got)
+        with torch.cuda.stream(captured):  # between runs of its own stream
+            before = work.run()
+            graph.replay()
+            after = work.run()
+        torch.cuda.synchronize()
+        for got in [before, out, after]:
+            work.check(got)
+
+
+@pytest.mark.cuda
+def test_counters_of_a_stream_that_begins_during_a_capture():
+    work = Counting()
+    captured, other = started(2)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=captured):
+        out = work.run()
+        with torch.cuda.stream(other):  # is not captured
+            results = [work.run() for _ in range(3)]
+    graph.replay()
+    torch.cuda.synchronize()
+    for got in [out, *results]:
+        work.check(got)
+
+
 # ---- torch's generator ----
 
 

@@ -399,6 +399,52 @@ def test_a_plan_with_calls_is_found_by_another_process(with_devices):
     assert run() == kept and not plan.samefile(same)
 
 
+def test_counters_are_kept_for_a_stream(with_devices):
+    """They are set to zero once; in the capture of a graph they are memory of the run, set to zero in the graph."""
+    script = """
+        import os
+        from pathlib import Path
+        import torch
+
+        made, stream, of_cpu = [], 0, torch.empty_strided
+
+        def empty(sizes, strides, dtype, device=None):
+            made.append(tuple(sizes))
+            return of_cpu(sizes, strides, dtype=dtype)
+
+        torch.empty_strided = torch._C._dynamo.guards._empty_strided_cuda = empty
+        torch.Tensor.__dlpack_c_exchange_api__ = None  # so that tensors are what they say here
+        torch.Tensor.device = property(lambda self: torch.device("cuda", 0))
+        torch.Tensor.get_device = lambda self: 0
+        torch.cuda.device_count = lambda: 2
+        torch._C._cuda_getDevice = lambda: 0
+        torch._C._cuda_getCurrentRawStream = lambda device: stream
+        from nvfuser_go import FusionDefinition
+
+        with FusionDefinition() as fd:
+            fd.add_output(fd.ops.sum(fd.define_tensor(shape=[-1, -1]), [0, 1]))
+        record = Path(os.environ["CUDADRV_RECORD"])
+        for stream in (0x1001, 0x1001, 0x1002, 0x88, 0x88, 0x1002, 0x1001):  # 0x88 is captured
+            made.clear()
+            record.write_text("")
+            fd.execute([torch.zeros(1024, 4096)])
+            calls = [line.partition("(") for line in record.read_text().splitlines()]
+            made_by_driver = [what for call, _, what in calls if call == "cuMemAlloc"]
+            zeroed = [what.partition(", ")[2] for call, _, what in calls if call == "cuMemsetD8Async"]
+            launches = [call for call, _, _ in calls].count("cuLaunchKernelEx")
+            print((8,) in made, len(made), made_by_driver, zeroed, launches)
+    """
+    again = "False 2 [] [] 1"
+    assert run_python(script, **with_devices).splitlines() == [
+        "False 2 ['65536)'] ['0, 65536, 0x1001)'] 1",
+        again,
+        "False 2 ['65536)'] ['0, 65536, 0x1002)'] 1",
+        *["True 3 [] ['0, 8, 0x88)'] 1"] * 2,
+        again,
+        again,
+    ]
+
+
 def test_calibrate_a_device_that_does_nothing(with_devices, tmp_path):
     """Its kernels all take as long: that is nothing to go by, and no file is written."""
     script = f"""

@@ -100,10 +100,14 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status) {
   *status = s == (CUstream)0x88 ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return note("cuStreamIsCapturing", "(%p)", (void *)s);
 }
+CUresult cuStreamGetId(CUstream s, unsigned long long *id) { return *id = (uintptr_t)s, note("cuStreamGetId", "(%p)", (void *)s); }
 CUresult cuStreamCreate(CUstream *s, unsigned flags) { return *s = (CUstream)0x4000, note("cuStreamCreate", "(%u)", flags); }
 CUresult cuStreamSynchronize(CUstream s) { return note("cuStreamSynchronize", "(%p)", (void *)s); }
 CUresult cuStreamDestroy(CUstream s) { return note("cuStreamDestroy", "(%p)", (void *)s); }
-CUresult cuMemAlloc(CUdeviceptr *at, size_t bytes) { return *at = 0x10000, note("cuMemAlloc", "(%zu)", bytes); }
+CUresult cuMemAlloc(CUdeviceptr *at, size_t bytes) {
+  static CUdeviceptr next = 0x10000;
+  return *at = __atomic_fetch_add(&next, 0x100000, __ATOMIC_RELAXED), note("cuMemAlloc", "(%zu)", bytes);
+}
 CUresult cuMemFree(CUdeviceptr at) { return note("cuMemFree", "(%#llx)", at); }
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s) {
   return note("cuMemcpyDtoDAsync", "(%#llx, %#llx, %zu, %p)", to, from, bytes, (void *)s);
