@@ -51,6 +51,19 @@ func (e *Executor) Cut(inputs []Input) error {
 	return a.cut()
 }
 
+// Restored returns the plan that was kept, and nil where it is not believed.
+func (e *Executor) Restored(inputs []Input) (*Plan, error) {
+	b, err := check(e.f, inputs)
+	if err != nil {
+		return nil, err
+	}
+	a, err := e.begin(b, inputs, Options{}, 0)
+	if err != nil || !a.keeping(inputs).restore() {
+		return nil, err
+	}
+	return a.p, nil
+}
+
 // Kernels returns how many kernels are kept for others.
 func (c *Cache) Kernels() int {
 	c.kernels.lock.Lock()
