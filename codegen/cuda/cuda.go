@@ -110,6 +110,7 @@ type printer struct {
 	hoisted     map[scalar.ID]string      // expressions that have a name here
 	sums        map[scalar.ID][]scalar.ID // of them those that begin with a term
 	inScope     []scalar.ID               // all of them, in order
+	unrolled    map[kir.SymbolID]bool     // indices of loops that are written out
 	dividers    map[scalar.ID]string      // arguments, by divisor
 	wideSymbols []bool                    // of 64 bits, in a kernel with indices of 32
 	wideExprs   map[scalar.ID]bool
@@ -124,7 +125,7 @@ type printer struct {
 
 func newPrinter(k *kir.Kernel, o Options) *printer {
 	p := &printer{k: k, o: o, names: names{used: map[string]bool{}, next: map[string]int{}},
-		hoisted: map[scalar.ID]string{}, sums: map[scalar.ID][]scalar.ID{}, dividers: map[scalar.ID]string{}, wideExprs: map[scalar.ID]bool{}, templates: map[string]*template{}}
+		hoisted: map[scalar.ID]string{}, sums: map[scalar.ID][]scalar.ID{}, dividers: map[scalar.ID]string{}, wideExprs: map[scalar.ID]bool{}, unrolled: map[kir.SymbolID]bool{}, templates: map[string]*template{}}
 	p.name = p.names.unique(k.Name)
 	p.buffers = make([]string, len(k.Buffers))
 	p.symbols, p.wideSymbols = make([]string, len(k.Symbols)), make([]bool, len(k.Symbols))

@@ -137,12 +137,13 @@ func (p *printer) fromBase(a *kir.Access) (base, offset []scalar.ID) {
 	isNamed = isNamed && part != a.Index
 	varies := false
 	for _, x := range t.Args(a.Index) {
-		inLoop := false
+		inLoop, isUnrolled := false, true
 		t.Symbols(x, func(s scalar.ID) {
 			inLoop = inLoop || p.k.Symbols[t.Tag(s).Val].Kind == kir.LoopIndex
+			isUnrolled = isUnrolled && p.unrolled[kir.SymbolID(t.Tag(s).Val)]
 		})
 		switch {
-		case isNamed && slices.Contains(t.Args(part), x), !isNamed && !inLoop && t.Op(x) != scalar.Const:
+		case isNamed && slices.Contains(t.Args(part), x) && !(isUnrolled && p.isMultiple(x)), !isNamed && !inLoop && t.Op(x) != scalar.Const:
 			base = append(base, x)
 		case !p.isMultiple(x):
 			return nil, nil

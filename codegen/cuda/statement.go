@@ -467,6 +467,7 @@ func (p *printer) let(s *kir.Let) {
 func (p *printer) loop(s *kir.For) {
 	switch s.Unroll {
 	case kir.UnrollFull:
+		p.unrolled[s.Symbol] = true
 		p.line("#pragma unroll")
 	case kir.UnrollNone:
 		p.line("#pragma unroll 1")

@@ -53,16 +53,32 @@ func isFetching(f *kir.For) bool {
 			}
 			loads = true
 		case *kir.For:
-			isRest := loads && slices.ContainsFunc(s.Body, func(x kir.Statement) bool { _, ok := x.(*kir.If); return ok }) && len(s.Body) == 1
-			if !isRest && !isFetching(s) {
+			if !(loads && isRest(s)) && !isFetching(s) {
 				return false
 			}
 			loads = true
+		case *kir.If:
+			if !loads || len(s.Then) > 0 || len(s.Else) != 1 {
+				return false
+			}
+			if rest, ok := s.Else[0].(*kir.For); !ok || !isRest(rest) {
+				return false
+			}
 		default:
 			return false
 		}
 	}
 	return loads && f.Unroll == kir.UnrollFull
+}
+
+// isRest reports whether f has one statement, which is under a condition: that of an element of
+// a vector.
+func isRest(f *kir.For) bool {
+	if len(f.Body) != 1 {
+		return false
+	}
+	_, ok := f.Body[0].(*kir.If)
+	return ok
 }
 
 func isFetch(s kir.Statement) bool {
@@ -76,26 +92,13 @@ func (l *lowering) fetching(f *kir.For, with map[scalar.ID]scalar.ID) *kir.For {
 	symbol := l.b.Kernel().Symbols[f.Symbol].Expr
 	own := l.b.Symbol(l.loopName(), kir.LoopIndex, 0, dtype.Index, l.t.Facts(symbol))
 	with[symbol] = own
-	instead := func(x scalar.ID) scalar.ID {
-		if x == scalar.None {
-			return x
-		}
-		return l.t.Substitute(x, func(s scalar.ID) (scalar.ID, bool) { y, ok := with[s]; return y, ok })
-	}
-	access := func(a *kir.Access) {
-		a.Coords = slices.Clone(a.Coords)
-		for i, x := range a.Coords {
-			a.Coords[i] = instead(x)
-		}
-		a.Index = instead(a.Index)
-	}
+	instead := replaced(l.t, with)
 	loop := *f
 	loop.Symbol, loop.Body = kir.SymbolID(l.t.Tag(own).Val), nil
 	for _, s := range f.Body {
 		switch s := s.(type) {
 		case kir.Move:
-			access(&s.Dst)
-			access(&s.Src)
+			s.Dst, s.Src = replacedIn(s.Dst, instead), replacedIn(s.Src, instead)
 			s.Guard, s.Last = instead(s.Guard), instead(s.Last)
 			loop.Body = append(loop.Body, s)
 		case *kir.For:
@@ -105,5 +108,59 @@ func (l *lowering) fetching(f *kir.For, with map[scalar.ID]scalar.ID) *kir.For {
 		}
 	}
 	f.Body = slices.DeleteFunc(f.Body, isFetch)
+	for _, s := range f.Body {
+		if s, ok := s.(*kir.If); ok {
+			s.Else = l.settledApart(s.Else[0].(*kir.For))
+		}
+	}
 	return &loop
+}
+
+// settledApart returns what f does, a loop over elements of a vector of which some do not exist, in
+// two loops: the first loads what the vector could not, near the end of memory alone, and
+// the other replaces what does not exist, which needs no branches.
+func (l *lowering) settledApart(f *kir.For) kir.Block {
+	each := f.Body[0].(*kir.If)
+	load, ok := each.Then[0].(*kir.If)
+	if !ok || len(each.Then) != 1 || len(load.Then) > 0 {
+		return kir.Block{f}
+	}
+	first, then := *f, kir.Block{}
+	first.Body = kir.Block{&kir.If{Cond: each.Cond, Then: load.Else}}
+	then = append(then, &kir.If{Cond: load.Cond, Else: kir.Block{&first}})
+	if len(each.Else) == 0 {
+		return then
+	}
+	symbol := l.b.Kernel().Symbols[f.Symbol].Expr
+	own := l.b.Symbol(l.loopName(), kir.LoopIndex, 0, dtype.Index, l.t.Facts(symbol))
+	instead := replaced(l.t, map[scalar.ID]scalar.ID{symbol: own})
+	rest := &kir.If{Cond: instead(each.Cond)}
+	for _, s := range each.Else {
+		x := s.(kir.Assign)
+		x.Dst = replacedIn(x.Dst, instead)
+		rest.Else = append(rest.Else, x)
+	}
+	last := *f
+	last.Symbol, last.Body = kir.SymbolID(l.t.Tag(own).Val), kir.Block{rest}
+	return append(then, &last)
+}
+
+// replaced returns a function that has other symbols in the place of some in an expression.
+func replaced(t *scalar.Table, with map[scalar.ID]scalar.ID) func(scalar.ID) scalar.ID {
+	return func(x scalar.ID) scalar.ID {
+		if x == scalar.None {
+			return x
+		}
+		return t.Substitute(x, func(s scalar.ID) (scalar.ID, bool) { y, ok := with[s]; return y, ok })
+	}
+}
+
+// replacedIn returns a with its indices as instead has them.
+func replacedIn(a kir.Access, instead func(scalar.ID) scalar.ID) kir.Access {
+	a.Coords = slices.Clone(a.Coords)
+	for i, x := range a.Coords {
+		a.Coords[i] = instead(x)
+	}
+	a.Index = instead(a.Index)
+	return a
 }

@@ -373,17 +373,45 @@ func (a *accumulation) at(e scalar.ID, with values) scalar.ID {
 	})
 }
 
-// always returns the condition that cond holds in all iterations of loops.
+// always returns the condition that cond holds in all iterations of loops: of a test that an index
+// is below a bound the iteration in which it is nearest to that.
 func (a *accumulation) always(cond scalar.ID, loops []loop) scalar.ID {
 	if len(loops) == 0 {
 		return cond
 	}
+	args := a.t.Args(cond)
+	if a.t.Op(cond) == scalar.Select && args[2] == a.t.Bool(false) { // both hold
+		return a.t.And(a.always(args[0], loops), a.always(args[1], loops))
+	}
+	first, n := int64(0), loops[0].n
+	switch grows, shrinks := a.goesOn(cond, loops[0]); {
+	case grows:
+		first = n - 1
+	case shrinks:
+		n = 1
+	}
 	all := a.t.Bool(true)
-	for i := range loops[0].n {
+	for i := first; i < n; i++ {
 		one := a.at(cond, values{loops[0].symbol: a.t.Int(i)})
 		all = a.t.And(all, a.always(one, loops[1:]))
 	}
 	return all
+}
+
+// goesOn reports whether cond is that one integer is less than another, and their difference goes
+// up, or down, by a constant in each iteration of l.
+func (a *accumulation) goesOn(cond scalar.ID, l loop) (grows, shrinks bool) {
+	if op := a.t.Op(cond); op != scalar.Lt && op != scalar.Le {
+		return false, false
+	}
+	difference := a.t.Sub(a.t.Args(cond)[0], a.t.Args(cond)[1])
+	in := func(i int64) scalar.ID { return a.at(difference, values{l.symbol: a.t.Int(i)}) }
+	grows, shrinks = true, true
+	for i := range l.n - 1 {
+		step, isConst := a.t.ConstInt(a.t.Sub(in(i+1), in(i)))
+		grows, shrinks = grows && isConst && step >= 0, shrinks && isConst && step <= 0
+	}
+	return grows, shrinks
 }
 
 // addSome adds those elements of a group for which its condition holds: together, by add,

@@ -90,7 +90,11 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 			lane.s = l.b.If(l.t.Bool(true), func() {
 				cache, last := l.cacheOf(v)
 				l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache, Last: last, Guarded: true, Guard: there})
-				l.oneByOne(lane, there)
+				if width <= testedPair {
+					l.oneByOne(lane, there)
+				} else {
+					l.b.If(cond, func() {}, func() { l.oneByOne(lane, there) })
+				}
 			}, nil)
 			c.note(lane.guarded)
 			return nil
@@ -273,6 +277,10 @@ func (l *lowering) moveVector(v core.ValID, dst, src kir.Access, srcs []kir.Acce
 	}
 	l.b.Add(kir.Move{Dst: dst, Src: src, Unaligned: unaligned, Cache: cache, Last: last})
 }
+
+// testedPair is the width of vectors whose elements are tested one by one, where others have a
+// test of all first: two tests cost less than a branch.
+const testedPair = 2
 
 // isThere returns where the load of a vector may read all of src, as elements of it that do not
 // exist are in memory too: those before a row, if its address is a multiple of the width and

@@ -26,7 +26,15 @@ const (
 	blockFlight  = 32 << 10 // bytes that a processor has asked for at a time, at least
 	mostUnroll   = 8
 	warp         = 32
-	mostResident = 32 // blocks of a processor
+
+	widestVector = 16 // elements
+	// Steps that begin where memory is aligned have tests at both ends of a row, which take
+	// some 70 instructions of a warp and are written out for each step under way.
+	alignedRow     = 256 // elements of a row, at least
+	alignedVectors = 8   // of a thread
+	alignedUnroll  = 4   // at a time, and one more, at most
+	narrowVectors  = 2   // times as many elements, and more, as a step has that begins with the row
+	mostResident   = 32  // blocks of a processor
 	// residentThreads are those of a processor, at least, where blocks are not larger. Not
 	// told so, ptxas keeps registers to 32 and has loads of a step wait for each other.
 	residentThreads = 512
@@ -108,6 +116,9 @@ func (l *layout) pitch(p Params) space.Pitch {
 	if l.isMerged || p.Inner != l.isInner() {
 		return l.PitchOf(len(l.Order), 1, 1)
 	}
+	if p.Aligned {
+		return l.AlignedPitch(l.columns, p.Vector)
+	}
 	return l.PitchOf(l.columns, p.Width(), 1)
 }
 
@@ -122,12 +133,16 @@ func (l *layout) choose(device scheduler.Device) []Params {
 	}
 	read, _ := l.Traffic(e)
 	var p Params
+	var all []Params
 	if l.isInner() {
-		p = l.inner(e, max(read, 1), device)
+		p = l.inner(e, max(read, 1), max(rowVectors, rowElements/e), device)
+		if w := l.aligned(e); w > 0 {
+			all = append(all, l.innerAligned(w, max(read*w/e, 1), device))
+		}
 	} else {
 		p = l.outer(e, max(read, 1), device)
 	}
-	all := []Params{p}
+	all = append(all, p)
 	add := func(q Params) {
 		if !slices.Contains(all, q) {
 			all = append(all, q)
@@ -143,9 +158,22 @@ func (l *layout) choose(device scheduler.Device) []Params {
 	return all
 }
 
+// aligned returns how many elements the steps of rows have that begin where memory is aligned;
+// 0: they begin with the rows, of e elements each, as little is gained.
+func (l *layout) aligned(e int64) int64 {
+	isRows := l.isInner() && !l.isMerged && l.along() == l.reduced && l.reduced >= alignedRow
+	for w := int64(widestVector); isRows && w > e*narrowVectors; w /= 2 {
+		if l.Aligns(l.columns, w) {
+			return w
+		}
+	}
+	return 0
+}
+
 // inner returns the parameters for vectors of e elements of the reduced columns, for
-// which a thread reads so many bytes.
-func (l *layout) inner(e, read int64, device scheduler.Device) Params {
+// which a thread reads so many bytes. least is how many vectors a thread takes of a row, if there are
+// threads enough then.
+func (l *layout) inner(e, read, least int64, device scheduler.Device) Params {
 	along := l.along()
 	vectors := scheduler.CeilDiv(along, e) * (l.reduced / along)
 	p := Params{Inner: true, Vector: e, Rows: 1, Blocks: 1}
@@ -173,7 +201,7 @@ func (l *layout) inner(e, read int64, device scheduler.Device) Params {
 		flight = stateFlight
 	}
 	most := clamp(floor2(flight/read), 1, mostUnroll)
-	p.Lanes = clamp(floor2(vectors/max(rowVectors, rowElements/e)), min(fewestLanes, ceil2(vectors)), large)
+	p.Lanes = clamp(floor2(vectors/least), min(fewestLanes, ceil2(vectors)), large)
 	if l.states > 2 {
 		most := p.Lanes
 		p.Lanes = clamp(floor2(vectors/stateVectors), min(fewestLanes, most), most)
@@ -200,6 +228,17 @@ func (l *layout) inner(e, read int64, device scheduler.Device) Params {
 			return q
 		}
 	}
+	return p
+}
+
+// innerAligned returns the parameters for steps of e elements that begin where memory is aligned,
+// for which a thread reads so many bytes. A row may have one vector more than its elements, so as
+// many steps are under way at a time as leave none idle.
+func (l *layout) innerAligned(e, read int64, device scheduler.Device) Params {
+	p := l.inner(e, read, alignedVectors, device)
+	p.Aligned = true
+	steps := scheduler.CeilDiv(scheduler.CeilDiv(l.reduced+e-1, e), p.Lanes*p.Blocks)
+	p.Unroll = scheduler.CeilDiv(steps, scheduler.CeilDiv(steps, clamp(p.Unroll, 1, alignedUnroll)+1))
 	return p
 }
 

@@ -149,6 +149,9 @@ func (b *builder) innerLoops(n *scheduler.Nest) []schedule.Parallel {
 	at, outside := min(len(kept), 1), len(reduced)-columns
 	n.Merge(0, len(kept))
 	n.Merge(at+outside, columns)
+	if b.Aligned && n.Err == nil {
+		n.Err = n.Schedule.AlignRows(n.Tensor, 0, at, b.Vector)
+	}
 	types := b.split(n, at+outside, b.Vector, schedule.Serial, nil)
 	n.Merge(at, outside+1)
 	types = b.split(n, at, b.Lanes, schedule.TIDx, types)

@@ -16,7 +16,8 @@
 // several blocks share a reduction, and the last one to arrive folds what they leave.
 //
 // Rows that are no multiple of a vector are read in accesses as narrow as that takes,
-// more of them at a time. What blocks leave is folded by one block, so there are few
+// more of them at a time, but those of elements of 2 bytes or less in vectors that begin where
+// memory is aligned, in another place of each row ([schedule.Scheduled.AlignRows]). What blocks leave is folded by one block, so there are few
 // of them: no second kernel takes over.
 //
 // # Choices
@@ -52,13 +53,14 @@ import (
 
 // Params are the choices for a segment. The zero value of a number is 1.
 type Params struct {
-	Inner  bool  // threads along x lie along what is reduced
-	Vector int64 // elements of a step along x
-	Lanes  int64 // threads of a block along x
-	Rows   int64 // threads of a block along y: results of an inner reduction, steps of an outer one
-	Unroll int64 // steps that a thread loads before it folds them
-	Blocks int64 // that share a reduction
-	Staged bool  // an outer reduction in vectors leaves the columns of a block in shared memory
+	Inner   bool  // threads along x lie along what is reduced
+	Vector  int64 // elements of a step along x
+	Aligned bool  // steps of an inner reduction begin where memory is aligned, in another place of each row
+	Lanes   int64 // threads of a block along x
+	Rows    int64 // threads of a block along y: results of an inner reduction, steps of an outer one
+	Unroll  int64 // steps that a thread loads before it folds them
+	Blocks  int64 // that share a reduction
+	Staged  bool  // an outer reduction in vectors leaves the columns of a block in shared memory
 }
 
 func (p Params) String() string {
@@ -70,6 +72,9 @@ func (p Params) String() string {
 	text := fmt.Sprintf("%s reduction: %dx%d threads", kind, q.Lanes, q.Rows)
 	if q.Vector > 1 {
 		text += fmt.Sprintf(", vectors of %d elements", q.Vector)
+	}
+	if q.Aligned {
+		text += " from where memory is aligned"
 	}
 	if q.Unroll > 1 {
 		text += fmt.Sprintf(", %d steps at a time", q.Unroll)
@@ -91,6 +96,7 @@ func (p Params) filled() Params {
 		}
 	}
 	p.Staged = p.Staged && !p.Inner && p.Vector > 1
+	p.Aligned = p.Aligned && p.Inner && p.Vector > 1
 	return p
 }
 

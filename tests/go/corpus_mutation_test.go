@@ -93,14 +93,38 @@ func mutated(k *kir.Kernel, b kir.Block, emit func(what, needless string, b kir.
 	}
 }
 
-// loads reports whether b is one load of what no thread writes.
+// loads reports whether b does nothing but load what no thread writes to registers, and, under
+// conditions, replace what was loaded.
 func loads(k *kir.Kernel, b kir.Block) bool {
-	if len(b) != 1 {
-		return false
+	found := false
+	for _, s := range b {
+		switch s := s.(type) {
+		case *kir.For:
+			if !loads(k, s.Body) {
+				return false
+			}
+		case *kir.If:
+			if !replaces(k, s.Then) && !loads(k, s.Then) || !replaces(k, s.Else) && !loads(k, s.Else) {
+				return false
+			}
+		case kir.Assign:
+			if v := k.Values[s.Value]; k.Buffers[s.Dst.Buffer].Space != kir.Local || v.Kind != kir.Load || !k.Buffers[v.Access.Buffer].ReadOnly {
+				return false
+			}
+		default:
+			return false
+		}
+		found = true
 	}
-	x, isStore := b[0].(kir.Assign)
-	v := k.Values[x.Value]
-	return isStore && k.Buffers[x.Dst.Buffer].Space == kir.Local && v.Kind == kir.Load && k.Buffers[v.Access.Buffer].ReadOnly
+	return found
+}
+
+// replaces reports whether b does nothing but store constants in registers.
+func replaces(k *kir.Kernel, b kir.Block) bool {
+	return !slices.ContainsFunc(b, func(s kir.Statement) bool {
+		x, isStore := s.(kir.Assign)
+		return !isStore || k.Buffers[x.Dst.Buffer].Space != kir.Local || k.Values[x.Value].Kind != kir.Constant
+	})
 }
 
 // chooses reports whether both branches of s store one element, and nothing else: the last
