@@ -276,12 +276,12 @@ func TestLoad(t *testing.T) {
 
 func TestLaunch(t *testing.T) {
 	block := &cudadrv.LaunchBlock{Function: cudadrv.Function{Handle: 0x3000, Context: 0x1001},
-		Grid: [3]uint32{1, 2, 3}, Block: [3]uint32{4, 5, 6}, Shared: 7, Arguments: bytes.Repeat([]byte{0xAA}, 48),
+		Grid: [3]uint32{1, 2, 3}, Block: [3]uint32{4, 5, 6}, Shared: 7, Arguments: bytes.Repeat([]byte{0xAA}, 112),
 		Patches: []cudadrv.Patch{{Offset: 0, Size: 8, Value: cudadrv.OutputPointer}, {Offset: 8, Size: 8, Value: cudadrv.InputPointer, Index: 1, Add: 0xFF},
 			{Offset: 16, Size: 2, Value: cudadrv.ScalarWord, Index: 1}, {Offset: 24, Size: 8, Value: cudadrv.RandomSeed}, {Offset: 32, Size: 8, Value: cudadrv.RandomOffset},
 			{Offset: 40, Size: 8, Value: cudadrv.RandomSeed, Add: 3 << 32}, {Offset: 40, Size: 4, Value: cudadrv.RandomSeed, Add: 0xFFFFFFFF}}}
 	values := cudadrv.CallValues{Inputs: []uintptr{1, 0x0102030405060708}, Outputs: []uintptr{9}, Workspaces: []uintptr{10}, Seed: 11, Offset: 12, Scalars: []uint64{13, 0x0e0f}}
-	expected := make([]byte, 48)
+	expected := make([]byte, 112)
 	require.NoError(t, block.Fill(expected, values))
 	launch := fmt.Sprintf("config grid 1 2 3 block 4 5 6 shared 7 stream 0x77\ncuLaunchKernelEx(0x3000, (nil)) % x\n", expected)
 

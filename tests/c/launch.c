@@ -2,6 +2,7 @@
  * cudadrv/real/testdata in the place of the machine's, which writes down what it
  * is asked for: prepare, launch, what arrives there, errors, plans that are
  * evicted while they run. NVRTC is the real one. */
+#define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -481,10 +482,14 @@ static void test_no_counters(void) {
 /* Threads that begin on streams at one time: each stream is given memory once, and launches
  * on it find that set to zero. */
 static Sum of_threads;
+static pthread_barrier_t together;
 
 static void *launch_on_streams(void *argument) {
   (void)argument;
-  for (uintptr_t i = 0; i < 400; i++) SUCCEEDS(sum_launch(&of_threads, 0x2000 + i % 40, &error));
+  for (uintptr_t i = 0; i < 400; i++) {
+    if (i < 40) pthread_barrier_wait(&together);
+    SUCCEEDS(sum_launch(&of_threads, 0x2000 + i % 40, &error));
+  }
   return NULL;
 }
 
@@ -494,6 +499,7 @@ static void test_threads_of_streams(void) {
   static char all[1 << 22];
   sum_begin(&of_threads, 1 << 24);
   recorded();
+  if (pthread_barrier_init(&together, NULL, THREADS)) abort();
   for (int i = 0; i < THREADS; i++)
     if (pthread_create(&threads[i], NULL, launch_on_streams, NULL)) abort();
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);

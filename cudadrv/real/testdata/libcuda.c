@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static _Thread_local CUcontext stack[8];
 static _Thread_local int depth;
@@ -106,6 +107,7 @@ CUresult cuStreamSynchronize(CUstream s) { return note("cuStreamSynchronize", "(
 CUresult cuStreamDestroy(CUstream s) { return note("cuStreamDestroy", "(%p)", (void *)s); }
 CUresult cuMemAlloc(CUdeviceptr *at, size_t bytes) {
   static CUdeviceptr next = 0x10000;
+  nanosleep(&(struct timespec){0, 1000000}, NULL); /* so that another thread comes meanwhile */
   return *at = __atomic_fetch_add(&next, 0x100000, __ATOMIC_RELAXED), note("cuMemAlloc", "(%zu)", bytes);
 }
 CUresult cuMemFree(CUdeviceptr at) { return note("cuMemFree", "(%#llx)", at); }
@@ -146,8 +148,8 @@ CUresult cuGetErrorString(CUresult code, const char **name) { return *name = cod
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
   config(c);
-  char bytes[3 * 64 + 1] = "";
-  for (int i = 0; parameters && i < 48; i++) snprintf(bytes + 3 * i, 4, " %02x", ((unsigned char *)parameters[0])[i]);
+  char bytes[3 * 112 + 1] = "";
+  for (int i = 0; parameters && i < 112; i++) snprintf(bytes + 3 * i, 4, " %02x", ((unsigned char *)parameters[0])[i]);
   return note("cuLaunchKernelEx", "(%p, %p)%s", (void *)f, (void *)extra, bytes);
 }
 
