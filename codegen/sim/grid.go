@@ -121,13 +121,19 @@ func (m *machine) release(blocks []*block) bool {
 // after it.
 func met(blocks []*block) {
 	known := &clock{map[int32]int32{}, map[blockThread]uint32{}}
+	var last *clock // most have one from the barrier before
 	for _, b := range blocks {
 		b.syncBlock()
-		known = join(known, b.known)
+		if b.known != last && b.known != nil {
+			known.add(b.known)
+		}
+		last = b.known
+	}
+	for _, b := range blocks {
 		known.epochs[b.number] = b.epoch
 	}
 	for _, b := range blocks {
-		b.known, b.publications = join(b.known, known), nil
+		b.known, b.publications = known, nil
 	}
 }
 

@@ -74,13 +74,18 @@ func join(a, b *clock) *clock {
 		return a
 	}
 	c := &clock{maps.Clone(a.epochs), maps.Clone(a.threads)}
+	c.add(b)
+	return c
+}
+
+// add adds what is in b to c, which nobody else has yet.
+func (c *clock) add(b *clock) {
 	for k, e := range b.epochs {
 		c.epochs[k] = max(c.epochs[k], e)
 	}
 	for k, s := range b.threads {
 		c.threads[k] = max(c.threads[k], s)
 	}
-	return c
 }
 
 // A publication is the state of a thread in the exchange with other blocks.
