@@ -166,3 +166,24 @@ func TestDeviceTransposes(t *testing.T) {
 	t.Log(chosen)
 	require.Equal(t, n, right)
 }
+
+// TestDeviceLargeTransposes has matrices with rows of any length transposed by large tiles.
+func TestDeviceLargeTransposes(t *testing.T) {
+	for kind, choice := range map[string]string{"bf16": "tiles of 128 by 128", "bool": "tiles of 128 by 128", "f32": "tiles of 64 by 128", "f64": "tiles of 64 by 64"} {
+		for _, sizes := range [][]int64{{397, 523}, {519, 385}, {513, 400}} {
+			f, err := core.Parse(fmt.Sprintf("%%0 = tensor %s [-1, -1] contiguity=[yes, yes]\n%%1 = permute %%0 dims=[1, 0]\n%%2 = set %%1\noutput %%2\n", kind))
+			require.NoError(t, err)
+			f.Freeze()
+			c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 7, sizes), Wild: true}
+			s := newStage(t)
+			s.driver.Present[0].Processors = 1
+			ok, err := s.check(s.executor(f), c, 0, never)
+			require.NoError(t, err)
+			require.True(t, ok)
+			text, err := s.plan.Inspection().Show("scheduler_params")
+			require.NoError(t, err)
+			require.Contains(t, text, choice+", 256 threads")
+			require.Contains(t, text, "windows", "%s %v", kind, sizes)
+		}
+	}
+}
