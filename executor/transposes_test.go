@@ -28,6 +28,11 @@ func randomTranspose(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
 	}
 	if r.IntN(5) == 0 { // a matrix of which the rows begin anywhere, mostly
 		sizes = []int64{128 + r.Int64N(44), 128 + r.Int64N(38)}
+	} else if r.IntN(8) == 0 { // several of them, or images
+		sizes = []int64{1 + r.Int64N(2), 128 + r.Int64N(20), 128 + r.Int64N(20)}
+		if r.IntN(2) == 0 {
+			sizes = []int64{1 + r.Int64N(2), 128 + r.Int64N(10), 9 + r.Int64N(3), 13 + r.Int64N(4)}
+		}
 	} else if r.IntN(20) == 0 { // one of large tiles
 		sizes = []int64{385 + r.Int64N(90), 400 + r.Int64N(90)}
 	}
@@ -170,7 +175,7 @@ func TestDeviceTransposes(t *testing.T) {
 // TestDeviceLargeTransposes has matrices with rows of any length transposed by large tiles.
 func TestDeviceLargeTransposes(t *testing.T) {
 	for kind, choice := range map[string]string{"bf16": "tiles of 128 by 128", "bool": "tiles of 128 by 128", "f32": "tiles of 64 by 128", "f64": "tiles of 64 by 64"} {
-		for _, sizes := range [][]int64{{397, 523}, {519, 385}, {513, 400}} {
+		for _, sizes := range [][]int64{{497, 507}, {481, 505}, {496, 385}} {
 			f, err := core.Parse(fmt.Sprintf("%%0 = tensor %s [-1, -1] contiguity=[yes, yes]\n%%1 = permute %%0 dims=[1, 0]\n%%2 = set %%1\noutput %%2\n", kind))
 			require.NoError(t, err)
 			f.Freeze()

@@ -16,7 +16,7 @@ var anyIteration = scalar.Tag{Val: 0, Dim: -2}
 // from its place and that of its block, whichever of its rows it computes.
 func (l *lowering) bindPhases() error {
 	for _, p := range l.s.Phases() {
-		v := l.ownerOf(p.Row)
+		v := l.ownerOf(p.Rows[0])
 		if v == core.NoVal {
 			return l.refuse("phase", l.s.Tensors()[0], "the rows that columns are shifted for are no axis of a tensor any more")
 		}
@@ -31,10 +31,14 @@ func (l *lowering) bindPhases() error {
 				c.start[l.m.AlmostExact(q)] = l.t.Symbol(dtype.Index, anyIteration, scalar.Range(0, 1<<62))
 			}
 		}
-		row, ok := c.indices(c.start, []core.AxisID{p.Row}, nil)
+		rows, ok := c.indices(c.start, p.Rows, nil)
 		phase := l.t.Int(0)
 		if ok {
-			phase = l.t.Mod(l.t.Mul(row[0], l.size(p.Pitch)), l.t.Int(p.Width))
+			row := l.t.Int(0)
+			for k, r := range p.Rows {
+				row = l.t.Add(l.t.Mul(row, l.extent(r)), rows[k])
+			}
+			phase = l.t.Mod(l.t.Mul(row, l.size(p.Pitch)), l.t.Int(p.Width))
 			l.t.Symbols(phase, func(s scalar.ID) { ok = ok && l.t.Tag(s) != anyIteration })
 		}
 		if !ok {

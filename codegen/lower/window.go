@@ -23,12 +23,20 @@ const windowBytes = 16
 // elements are loaded that are of the row, one by one.
 type window struct {
 	source       kir.BufferID // the input
+	axes         []windowAxis // those of the input, as the box has them
 	width        int64        // elements of a vector
-	row          int          // axis of the input that rows are counted along; -1: there is one
+	row          int          // axis that rows are counted along; -1: there is one
 	rows, length int64        // elements along that and in a row
 	vectors      int64        // of a row
-	origin       []index      // where the box begins along the axes of the input
+	origin       []index      // where the box begins along the axes
 	pitch, phase index        // of rows in shared memory: distance, and where the first one begins
+}
+
+// A windowAxis is some axes of an input next to each other that memory goes on along without a
+// gap, where loops run along all of them at once: its index counts their elements.
+type windowAxis struct {
+	first, last int // of the axes of the input
+	extent      index
 }
 
 // windowed emits the load of n if that is all of a window, and reports whether it is.
@@ -85,7 +93,7 @@ func (l *lowering) newWindow(v core.ValID) error {
 	if n, isConst := l.t.ConstInt(l.strideOf(from, column)); column < 0 || !isConst || n != 1 || from.Align < windowBytes {
 		return l.refuse("window", v, "%s holds a window of %s, of which rows are not dense, or the first element is not known to be at a multiple of %d bytes", name, from.Name, windowBytes)
 	}
-	least, most, err := l.box(v)
+	least, most, err := l.box(v, w)
 	if err != nil {
 		return err
 	}
@@ -94,15 +102,15 @@ func (l *lowering) newWindow(v core.ValID) error {
 	for k := range least {
 		n, isConst := l.between(least[k], most[k])
 		// A multiple of vectors before, so that no remainder is of something negative.
-		if before := l.t.Mul(l.t.FloorDiv(least[k], width), width); isConst && n > 1 && k != column {
+		if before := l.t.Mul(l.t.FloorDiv(least[k], width), width); isConst && n > 1 && k != len(least)-1 {
 			if more, ok := l.between(before, most[k]); ok {
 				least[k], n = before, more
 			}
 		}
 		switch {
 		case !isConst:
-			return l.refuse("window", v, "%s holds a window, and how many elements of axis %d in memory a block has is not a constant", name, k)
-		case k == column:
+			return l.refuse("window", v, "%s holds a window, and how many elements of axis %d in memory a block has is not a constant", name, w.axes[k].last)
+		case k == len(least)-1:
 			w.length = n
 		case n > 1 && w.row >= 0:
 			return l.refuse("window", v, "%s holds a window, and a block has several elements along more than two axes in memory", name)
@@ -113,10 +121,10 @@ func (l *lowering) newWindow(v core.ValID) error {
 	w.vectors = (w.length + 2*w.width - 2) / w.width
 	step := l.t.Int(0)
 	if w.row >= 0 {
-		step = l.t.Mod(from.Stride[w.row], width)
+		step = l.t.Mod(from.Stride[w.axes[w.row].last], width)
 	}
 	w.pitch = l.t.Add(l.t.Int(w.vectors*w.width), step)
-	w.phase = l.t.Mod(l.b.At(w.source, w.origin...).Index, width)
+	w.phase = l.t.Mod(w.access(l, w.origin, 1).Index, width)
 	// Vectors begin up to their width before the first element of a row.
 	last := l.t.Facts(w.phase).Hi + (w.vectors+1)*w.width
 	id := l.b.Buffer(name, kir.Shared, from.DType, l.t.Int(w.rows), l.t.Int(last))
@@ -144,9 +152,9 @@ func (l *lowering) strideOf(b *kir.Buffer, axis int) index {
 	return b.Stride[axis]
 }
 
-// box returns the least and the largest index of a block along each axis in memory of what
-// v, a copy, copies; None: it is not known.
-func (l *lowering) box(v core.ValID) (least, most []index, err error) {
+// box finds the axes of w, which v holds, and returns the least and the largest index of a block
+// along each; None: it is not known.
+func (l *lowering) box(v core.ValID, w *window) (least, most []index, err error) {
 	around := map[core.AxisID]index{}
 	inner := bounds{l: l, loops: map[kir.SymbolID]scalar.ID{}, memo: map[boundKey]index{}}
 	for _, x := range l.tensors[v].loop {
@@ -183,14 +191,62 @@ func (l *lowering) box(v core.ValID) (least, most []index, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, x := range coords {
+	w.findAxes(l, coords, func(x index) bool {
+		_, isConst := l.between(inner.of(x, false), inner.of(x, true))
+		return isConst
+	})
+	for _, x := range w.along(l, coords) {
 		least, most = append(least, inner.of(x, false)), append(most, inner.of(x, true))
 	}
 	return least, most, nil
 }
 
+// findAxes finds the axes of w: those of the input, of which coords are the indices, but with outer
+// ones next to them that memory goes on along where a block has not some of them, as isKnown says.
+func (w *window) findAxes(l *lowering, coords []index, isKnown func(x index) bool) {
+	from := &l.b.Kernel().Buffers[w.source]
+	for last := len(coords) - 1; last >= 0; {
+		a := windowAxis{last, last, from.Shape[last]}
+		for x := coords[last]; a.first > 0 && !isKnown(x) && from.Stride[a.first-1] == l.t.Mul(a.extent, from.Stride[last]); {
+			a.first--
+			x = l.t.Add(l.t.Mul(coords[a.first], a.extent), x)
+			a.extent = l.t.Mul(a.extent, from.Shape[a.first])
+		}
+		w.axes = slices.Insert(w.axes, 0, a)
+		last = a.first - 1
+	}
+}
+
+// along returns the indices along the axes of w of the element of the source at coords.
+func (w *window) along(l *lowering, coords []index) []index {
+	from, out := &l.b.Kernel().Buffers[w.source], []index{}
+	for _, a := range w.axes {
+		x := coords[a.first]
+		for k := a.first + 1; k <= a.last; k++ {
+			x = l.t.Add(l.t.Mul(x, from.Shape[k]), coords[k])
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// access returns that to width elements of the source from the given place along the axes of w on.
+func (w *window) access(l *lowering, at []index, width int64) kir.Access {
+	coords := make([]index, len(l.b.Kernel().Buffers[w.source].Shape))
+	for k := range coords {
+		coords[k] = l.t.Int(0)
+	}
+	for k, a := range w.axes {
+		coords[a.last] = at[k]
+	}
+	out := l.b.Vector(int(width), w.source, coords...)
+	out.Span = kir.InMemory
+	return out
+}
+
 // place returns where an element of the source of w is in shared memory.
 func (w *window) place(l *lowering, coords []index) []index {
+	coords = w.along(l, coords)
 	column, row := len(coords)-1, l.t.Int(0)
 	if w.row >= 0 {
 		row = l.t.Sub(coords[w.row], w.origin[w.row])
@@ -203,7 +259,7 @@ type piece struct {
 	isIn    scalar.ID // the vector is one of the window
 	exists  scalar.ID // and the row one of the input
 	isWhole scalar.ID // an element of it is of the row, and all are known to be in memory
-	from    []index   // of the input: where the first one is
+	from    []index   // along the axes of the window: where the first one is
 	to      []index   // in shared memory
 }
 
@@ -229,7 +285,7 @@ func (l *lowering) load(v core.ValID, w *window) error {
 	whole := func(do func(i index, dst, src kir.Access)) {
 		each(kir.UnrollFull, func(i index, p piece) {
 			l.b.If(l.t.And(p.exists, p.isWhole), func() {
-				do(i, l.b.Vector(int(w.width), l.buffers[v], p.to...), w.vector(l, p.from))
+				do(i, l.b.Vector(int(w.width), l.buffers[v], p.to...), w.access(l, p.from, w.width))
 			}, nil)
 		})
 	}
@@ -257,25 +313,18 @@ func (l *lowering) load(v core.ValID, w *window) error {
 }
 
 // columns is how many elements a row of the input has.
-func (w *window) columns(l *lowering) index {
-	return l.b.Kernel().Buffers[w.source].Shape[len(w.origin)-1]
-}
-
-// vector returns the access to the vector of the source whose first element is at the given place.
-func (w *window) vector(l *lowering, from []index) kir.Access {
-	a := l.b.Vector(int(w.width), w.source, from...)
-	a.Span = kir.InMemory
-	return a
+func (w *window) columns() index {
+	return w.axes[len(w.axes)-1].extent
 }
 
 // isInside returns whether all vectors of rows that there are, are in memory as a whole.
 func (w *window) isInside(l *lowering) scalar.ID {
-	source, last, column := &l.b.Kernel().Buffers[w.source], slices.Clone(w.origin), len(w.origin)-1
+	last, column := slices.Clone(w.origin), len(w.origin)-1
 	if w.row >= 0 {
-		last[w.row] = l.t.Min(l.t.Add(last[w.row], l.t.Int(w.rows-1)), l.t.Sub(source.Shape[w.row], l.t.Int(1)))
+		last[w.row] = l.t.Min(l.t.Add(last[w.row], l.t.Int(w.rows-1)), l.t.Sub(w.axes[w.row].extent, l.t.Int(1)))
 	}
 	last[column] = l.t.Add(last[column], l.t.Int((w.vectors-1)*w.width))
-	isInside := l.t.Le(l.b.At(w.source, last...).Index, l.t.Sub(source.Size, l.t.Int(w.width)))
+	isInside := l.t.Le(w.access(l, last, w.width).Index, l.t.Sub(l.b.Kernel().Buffers[w.source].Size, l.t.Int(w.width)))
 	return l.t.And(l.t.Le(l.t.Int(0), w.origin[column]), isInside)
 }
 
@@ -287,22 +336,21 @@ func (w *window) piece(l *lowering, k index) piece {
 	if w.row >= 0 {
 		from[w.row] = l.t.Add(from[w.row], row)
 	}
-	shape := l.b.Kernel().Buffers[w.source].Shape
 	tests := []test{{k, l.t.Int(w.rows * w.vectors)}}
 	for k, x := range from[:column] {
-		tests = append(tests, test{x, shape[k]}, test{x, scalar.None})
+		tests = append(tests, test{x, w.axes[k].extent}, test{x, scalar.None})
 	}
 	// The vectors begin at a multiple of their width in either memory.
 	aligned := func(at index) index {
 		return l.t.Add(l.t.Mul(l.t.FloorDiv(at, n), n), l.t.Mul(vector, n))
 	}
-	first := l.b.At(w.source, from...).Index
+	first := w.access(l, from, 1).Index
 	from[column] = l.t.Add(l.t.Sub(aligned(first), first), from[column])
 	begin := l.t.Mul(row, w.pitch)
 	at := aligned(l.t.Add(l.t.Add(w.phase, n), begin))
 	// Inside, vectors go on in memory where the row ends.
 	beyond := l.t.Select(w.isInside(l), l.t.Int(0), l.t.Int(w.width-1))
-	isWhole := l.t.Lt(from[column], l.t.Sub(shape[column], beyond))
+	isWhole := l.t.Lt(from[column], l.t.Sub(w.columns(), beyond))
 	if l.t.Facts(w.origin[column]).Lo < 0 { // and memory may begin behind a vector
 		isWhole = l.t.And(isWhole, l.t.Le(l.t.Int(0), from[column]))
 	}
@@ -316,8 +364,8 @@ func (l *lowering) loadSingly(v core.ValID, w *window, p *piece, cond scalar.ID)
 		l.b.Repeat(l.loopName(), w.width, kir.UnrollNone, func(i index) {
 			at := slices.Clone(p.from)
 			at[column] = l.t.Add(at[column], i)
-			l.b.If(l.t.And(l.t.Le(l.t.Int(0), at[column]), l.t.Lt(at[column], w.columns(l))), func() {
-				l.b.Store(l.loadFrom(l.b.At(w.source, at...)), l.buffers[v], p.to[0], l.t.Add(p.to[1], i))
+			l.b.If(l.t.And(l.t.Le(l.t.Int(0), at[column]), l.t.Lt(at[column], w.columns())), func() {
+				l.b.Store(l.loadFrom(w.access(l, at, 1)), l.buffers[v], p.to[0], l.t.Add(p.to[1], i))
 			}, nil)
 		})
 	}, nil)

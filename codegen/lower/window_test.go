@@ -18,6 +18,7 @@ type turn struct {
 	near, far, rows, vector int64 // of a tile; rows of the result that threads have at a time; elements of a step
 	width                   int64 // of the phase that rows of the result are shifted by; 1: none
 	isAsync                 bool
+	merged                  int // axis of the result that is merged with the next one, before all else; -1: none
 }
 
 func (x turn) schedule(t *testing.T, s *schedule.Scheduled) {
@@ -29,9 +30,12 @@ func (x turn) schedule(t *testing.T, s *schedule.Scheduled) {
 	if x.isAsync {
 		must(t, s.SetCopy(tile, schedule.AsyncCopy, schedule.CacheUnspecified))
 	}
+	if x.merged >= 0 {
+		must(t, s.Merge(out, x.merged, x.merged+1))
+	}
 	last := len(s.Loop(out)) - 1
 	if x.width > 1 {
-		must(t, s.AlignRows(out, last-1, last, x.width))
+		must(t, s.AlignRows(out, last-1, last, x.width, []int{0, 1}[:last-1]...))
 	}
 	must(t, s.Split(out, last, x.near, true), s.Split(out, last-1, x.far, true), s.Reorder(out, map[int]int{last: last + 1}))
 	for last > 0 {
@@ -59,18 +63,25 @@ func TestWindows(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, uint64(k)))
 		pick := func(of ...int64) int64 { return of[r.IntN(len(of))] }
 		kind := []string{"bf16", "f32", "f64", "bool", "c128"}[r.IntN(5)]
-		x := turn{near: pick(8, 16, 20, 32), far: pick(8, 16, 32, 5), rows: pick(1, 2, 4, 8), vector: pick(1, 2, 4), width: 1, isAsync: r.IntN(2) == 0}
+		x := turn{near: pick(8, 16, 20, 32), far: pick(8, 16, 32, 5), rows: pick(1, 2, 4, 8), vector: pick(1, 2, 4), width: 1, isAsync: r.IntN(2) == 0, merged: -1}
 		sizes := []int64{pick(0, 1, 7, 16, 33, 40, 71), pick(0, 1, 5, 8, 19, 32, 63)}
 		contiguity, order, dims := "yes, yes", "1, 0", "-1, -1"
-		if r.IntN(3) == 0 {
+		if r.IntN(4) == 0 { // images, with channels last or first in the result
+			sizes, dims, contiguity = []int64{pick(1, 2, 3), pick(0, 1, 5, 16, 40), pick(1, 3, 7), pick(1, 2, 9, 11)}, "-1, -1, -1, -1", "yes, yes, yes, yes"
+			if order, x.merged = "0, 2, 3, 1", 1; r.IntN(2) == 0 {
+				sizes[1], sizes[3] = sizes[3], sizes[1]
+				order, x.merged = "0, 3, 1, 2", 2
+			}
+		} else if r.IntN(3) == 0 {
 			sizes, order, dims = append([]int64{pick(1, 2, 3)}, sizes...), "0, 2, 1", "-1, -1, -1"
 			contiguity = "yes, " + contiguity
-		} else if r.IntN(2) == 0 && kind != "c128" {
+		}
+		if r.IntN(2) == 0 && kind != "c128" {
 			x.width = pick(2, 4, 8, 16)
 			x.rows = x.width
 			x.far = max(x.far/x.width, 1) * x.width
 		}
-		hasGaps := r.IntN(3) == 0
+		hasGaps := r.IntN(3) == 0 && x.merged < 0
 		if hasGaps {
 			contiguity = strings.TrimSuffix(contiguity, "yes, yes") + "no, yes"
 		}

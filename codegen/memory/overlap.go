@@ -480,6 +480,11 @@ func (q *problem) same(x, y scalar.ID) bool {
 	}
 	if key := ordered(x, y); !q.equal[key] {
 		q.equal[key], q.changed = true, true
+		for i := range q.equations { // others may be of it, as the phases of rows are
+			if q.t.Type(x) == q.t.Type(y) {
+				q.equations[i].expr = q.t.Replace(q.equations[i].expr, key[1], key[0])
+			}
+		}
 	}
 	if op == scalar.Mod {
 		f := q.t.Facts(q.t.Mod(q.t.Sub(a[0], b[0]), a[1]))

@@ -210,6 +210,28 @@ func (t *Table) Substitute(id ID, with func(symbol ID) (ID, bool)) ID {
 	})
 }
 
+// Replace returns id with by in the place of old, any expression in it, simplified again. The two
+// have one type.
+func (t *Table) Replace(id, old, by ID) ID {
+	copied := map[ID]ID{}
+	t.postorder(id, nil, func(id ID) {
+		args := t.Args(id)
+		switch {
+		case id == old:
+			copied[id] = by
+		case !slices.ContainsFunc(args, func(a ID) bool { return copied[a] != a }):
+			copied[id] = id
+		default:
+			args = slices.Clone(args)
+			for i, a := range args {
+				args[i] = copied[a]
+			}
+			copied[id] = t.Apply(t.Op(id), t.Type(id), args...)
+		}
+	})
+	return copied[id]
+}
+
 // Import returns a copy of the expression id of another table. symbol returns
 // the expression of t that stands for a symbol of from; it is called with
 // symbols as they were declared.

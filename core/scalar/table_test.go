@@ -327,3 +327,16 @@ func TestString(t *testing.T) {
 	}
 	require.Equal(t, "x*8", tab.Format(tab.Mul(s[0], tab.Int(8)), func(ID) string { return "x" }, nil))
 }
+
+// Whatever an expression is of is replaced, wherever it occurs.
+func TestReplace(t *testing.T) {
+	b := NewTable()
+	symbol := func(k uint32) ID { return b.Symbol(dtype.Index, Tag{Val: k}, Range(0, 1000)) }
+	x, y, n := symbol(1), symbol(2), symbol(3)
+	old, by := b.FloorDiv(x, b.Int(8)), b.FloorDiv(y, b.Int(8))
+	of := func(q ID) ID { return b.Add(b.Mod(b.Add(b.Mul(q, n), x), b.Int(16)), b.Mul(q, b.Int(3))) }
+	require.Equal(t, of(by), b.Replace(of(old), old, by))
+	require.Equal(t, of(old), b.Replace(of(old), by, old), "it does not occur")
+	require.Equal(t, by, b.Replace(old, old, by))
+	require.Equal(t, b.Int(0), b.Replace(b.Sub(old, by), old, by))
+}

@@ -28,6 +28,7 @@ func TestAlignRows(t *testing.T) {
 	} {
 		require.EqualError(t, s.AlignRows(out, x.row, x.column, x.width), x.want)
 	}
+	require.EqualError(t, s.AlignRows(out, 0, 1, 4, 0), "align_rows(): axis 0 of tv3 is given twice")
 	require.EqualError(t, s.AlignRows(tv(s, 1), 1, 0, 2), "align_rows(): axis 1 of tv1 is reduced; rows are what is kept")
 	require.EqualError(t, s.AlignRows(tv(s, 0), 0, 1, 2), "align_rows(): tv0 is an input of the fusion and has no loops; cache_after() makes a copy that has")
 	require.NoError(t, s.AlignRows(out, 0, 1, 4))
@@ -38,9 +39,9 @@ func TestAlignRows(t *testing.T) {
 	require.Empty(t, done[[]core.Refusal](t)(s.TransformLike(out, nil)))
 	require.Equal(t, []int64{1, 3, 4}, extents(s, s.Loop(tv(s, 1))[2:]))
 	require.Equal(t, []int64{1, 1, 1}, extents(s, s.Loop(tv(s, 2))[2:]))
-	row := s.Phases()[0].Row
+	rows := s.Phases()[0].Rows
 	partial := done[[]core.ValID](t)(s.RFactor(tv(s, 1), []int{2, 3}))[0]
-	require.Equal(t, row, s.Phases()[0].Row, "of another tensor")
+	require.Equal(t, rows, s.Phases()[0].Rows, "of another tensor")
 	require.Equal(t, []int64{1, 3, 4}, extents(s, s.Loop(partial)[2:]))
 	require.NoError(t, s.InlineMost(nil, nil))
 	require.NoError(t, s.Verify())
@@ -54,6 +55,16 @@ func TestRowsOfTwoSteps(t *testing.T) {
 	require.NoError(t, s.AlignRows(sum, 0, 1, 2))
 	require.NoError(t, s.Split(sum, 1, 2, true))
 	partial := done[[]core.ValID](t)(s.RFactor(sum, []int{2}))[0]
-	require.Contains(t, s.axesOf(partial), s.Phases()[0].Row)
+	require.Contains(t, s.axesOf(partial), s.Phases()[0].Rows[0])
 	require.NoError(t, s.Verify())
+}
+
+// The rows of several axes are counted together.
+func TestAlignRowsOfSeveralAxes(t *testing.T) {
+	s := parsed(t, "%0 = tensor f32 [-1, -1, -1] contiguity=[yes, yes, yes]\n%1 = neg %0\noutput %1\n")
+	out := tv(s, 1)
+	require.NoError(t, s.AlignRows(out, 1, 2, 8, 0))
+	require.Contains(t, s.TensorText(out), "= shift i5 by (i3 * tv0.1 + i4) * tv0.2 % 8\n")
+	require.NoError(t, s.Verify())
+	require.Equal(t, s.String(), s.Clone().String())
 }

@@ -49,11 +49,12 @@ var table = []Primitive{
 	{Name: "split_whole", Method: true, Parameters: parameters{required("axis", PlaceParameter), required("capacity", IntegerParameter)},
 		Does: "Replaces a loop axis by two, of extents 1 and capacity, whatever its own extent, which must not exceed capacity when the fusion is executed.",
 		do:   func(c *call) error { return c.s.SplitWhole(c.tensor, c.int("axis"), int64(c.int("capacity"))) }},
-	{Name: "align_rows", Method: true, Parameters: parameters{required("row", PlaceParameter), required("column", PlaceParameter), required("width", IntegerParameter)},
+	{Name: "align_rows", Method: true, Parameters: parameters{required("row", PlaceParameter), required("column", PlaceParameter), required("width", IntegerParameter),
+		optional("outer", PlacesParameter)},
 		Does: "Replaces the loop axis column, of n elements, by one of n + width - 1, in which those of row r come r * n % width later: vectors of width elements of a contiguous tensor are " +
-			"aligned there. row follows from the indices of blocks and threads.",
+			"aligned there. outer lists axes whose rows precede those of row in memory, from the outermost: r counts them too. r follows from the indices of blocks and threads.",
 		do: func(c *call) error {
-			return c.s.AlignRows(c.tensor, c.int("row"), c.int("column"), int64(c.int("width")))
+			return c.s.AlignRows(c.tensor, c.int("row"), c.int("column"), int64(c.int("width")), c.ints("outer")...)
 		}},
 	{Name: "merge", Method: true, Parameters: parameters{required("axis_o", PlaceParameter), optional("axis_i", PlaceParameter)},
 		Does: "Replaces two loop axes by one over their product, at the place of the first. The second runs fastest; left out, it is the one after the first.",

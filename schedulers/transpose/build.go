@@ -203,11 +203,15 @@ func (b *builder) tiles(v core.ValID) error {
 	}
 	n := scheduler.Nest{Schedule: b.s, Tensor: v}
 	n.Reorder(moves)
-	if b.Window && n.Err == nil {
-		n.Err = b.s.AlignRows(v, b.farAt, b.nearAt, b.sector())
-	}
 	n.Merge(b.nearAt, len(b.near.Order)-b.nearAt)
 	n.Merge(b.farAt, b.nearAt-b.farAt)
+	if b.Align > 0 && n.Err == nil {
+		var outer []int
+		for k := range b.farAt {
+			outer = append(outer, k)
+		}
+		n.Err = b.s.AlignRows(v, b.farAt, b.farAt+1, b.Align, outer...)
+	}
 	if b.Whole && n.Err == nil {
 		if n.Err = b.s.PromiseLeast(v, b.farAt+1, b.Near); n.Err == nil {
 			n.Err = b.s.SplitWhole(v, b.farAt+1, b.Near)

@@ -31,7 +31,7 @@ func (l *layout) nearFrom(q Params) int {
 
 // nearPitch returns how tensors of the near group are moved.
 func (l *layout) nearPitch(q Params) space.Pitch {
-	if q.Window {
+	if q.Align > 0 {
 		return l.near.AlignedPitch(l.nearFrom(q), q.Vector)
 	}
 	return l.near.PitchOf(l.nearFrom(q), q.Vector, 1)
@@ -110,22 +110,29 @@ const mostWidth = 16 // of rows that are aligned, in elements
 // 81.6 / 79.4 with windows of 64 by 64 and 75.2 / 71.4 with those of 128 by 128, one in 4 bytes
 // 142.1 / 138.4 and 140.0 / 136.4 with 128 rows; x + y^T took 117.0 and, with 128 by 128, 129.1.
 func (p *planner) window(q Params) Params {
+	w := Params{Near: windowTile, Far: windowTile, Threads: mostThreads, Vector: min(accessBytes/p.size, p.sector()), Access: 1, Cell: 1, Window: true, Resident: windowBlocks}
 	isNarrow := q.Access < min(mostCell, accessBytes/p.size)
-	wide := p.near.PitchOf(p.nearAt, mostCell, 1)
+	wide, aligned := p.near.PitchOf(p.nearAt, w.Vector, 1), p.near.AlignedPitch(p.nearAt, w.Vector)
 	for k := range p.near.Tensors {
 		t := &p.near.Tensors[k]
-		isNarrow = isNarrow || p.near.IsFull(t) && wide.Widths[k] < min(mostCell, accessBytes/t.Bytes)
+		if p.near.IsFull(t) && wide.Widths[k] < min(mostCell, accessBytes/t.Bytes) {
+			isNarrow = true
+			if aligned.Widths[k] > wide.Widths[k] {
+				w.Align = p.sector()
+			}
+		}
 	}
-	w := Params{Near: windowTile, Far: windowTile, Threads: mostThreads, Vector: min(accessBytes/p.size, p.sector()), Access: 1, Cell: 1, Window: true, Resident: windowBlocks}
+	outside, places := p.near.Size(0, p.farAt), len(p.near.Extents)
 	blocks := func(w *Params) int64 {
-		return scheduler.CeilDiv(p.nearRun, w.Near) * scheduler.CeilDiv(p.farRun, w.Far)
+		return outside * scheduler.CeilDiv(p.nearRun+max(w.Align, 1)-1, w.Near) * scheduler.CeilDiv(p.farRun, w.Far)
 	}
-	isMatrix := !p.isNearRow && p.near.Size(0, p.farAt) == 1 && p.nearAt == p.farAt+1 && p.nearAt == len(p.near.Extents)-1
-	if !isNarrow || !isMatrix || min(p.nearRun, p.farRun) < 2*windowTile || blocks(&w) < int64(2*p.device.Processors) {
+	if !isNarrow || p.isNearRow || min(p.nearRun, p.farRun) < 2*windowTile || blocks(&w) < int64(2*p.device.Processors) {
 		return q
 	}
 	if slices.ContainsFunc(p.layout.far.Tensors, func(t space.Tensor) bool {
-		return t.IsOutput || t.Aligned < accessBytes || !p.layout.far.IsFull(&t)
+		nearEnd := p.farAt + places - p.nearAt // the near run is outside of the far one
+		isDense := t.IsDense(p.farAt, nearEnd) && t.IsDense(nearEnd, places)
+		return t.IsOutput || t.Aligned < accessBytes || !isDense || !p.layout.far.IsFull(&t)
 	}) {
 		return q
 	}
@@ -135,17 +142,20 @@ func (p *planner) window(q Params) Params {
 		large.Near = 2 * windowTile
 	}
 	bytes := large.Resident * (large.Near + mostWidth) * (large.Far + mostWidth) * p.far
-	if p.size <= registerBytes && !p.isMuch() && bytes <= int64(p.device.Shared) && blocks(&large) >= mostWaves*large.Resident*int64(p.device.Processors) {
+	points := func(w *Params) float64 { return float64(blocks(w) * w.Near * w.Far) }
+	isEnough := blocks(&large) >= mostWaves*large.Resident*int64(p.device.Processors) && points(&large) <= mostIdle*points(&w)
+	if p.size <= registerBytes && !p.isMuch() && bytes <= int64(p.device.Shared) && isEnough {
 		return large
 	}
 	return w
 }
 
 const (
-	windowTile   = 64 // elements of a window either way, that a block stores
-	windowBlocks = 5  // of a processor
-	largeBlocks  = 3  // the same where windows are larger
-	mostWaves    = 4  // of blocks, from which on it does not matter how many are in the last one
+	windowTile   = 64   // elements of a window either way, that a block stores
+	windowBlocks = 5    // of a processor
+	largeBlocks  = 3    // the same where windows are larger
+	mostWaves    = 4    // of blocks, from which on it does not matter how many are in the last one
+	mostIdle     = 1.25 // of the points of smaller windows, with those beyond the ends, that larger ones may have
 )
 
 // registerBytes are those of a register, which has what one narrow access loads.

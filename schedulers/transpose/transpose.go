@@ -15,7 +15,8 @@
 //     swizzle tears apart.
 //   - Where rows of a matrix begin anywhere in memory, the tile of a far input is a window of
 //     it ([schedule.Scheduled.HoldWindow]), and steps along near rows begin where memory is
-//     aligned ([schedule.Scheduled.AlignRows]): no block writes a part of a sector.
+//     aligned ([schedule.Scheduled.AlignRows]): no block writes a part of a sector. So it is for
+//     several matrices, and for images, whose pixels are one run.
 //   - Tensors that have not an element for each point, or that lie along a third
 //     dimension, are read and written in the loops of the near group, element by element.
 //
@@ -39,9 +40,10 @@ type Params struct {
 	Access    int64 // elements of an access along the memory of the far group
 	Unswitch  bool  // threads test once whether all that they move is there
 	Cell      int64 // elements of a vector of the tile, along the memory of the near group
-	// Window: tiles are windows of inputs, which lie as those do, and the steps begin where
-	// memory of the near group is aligned.
-	Window   bool
+	Window    bool  // tiles are windows of inputs, which lie as those do
+	// Align is how many elements there are from one place to the next where steps along the memory
+	// of the near group begin, which is in another place of each row; 0: they begin where rows do.
+	Align    int64
 	Resident int64 // blocks that fit a processor at a time, at least; 0: nothing is asked
 }
 
@@ -53,6 +55,9 @@ func (p Params) String() string {
 	text := fmt.Sprintf("transpose: tiles of %s by %d, %d threads, steps of %d elements, cells of %d by %d", near, p.Far, p.Threads, p.Vector, p.Cell, p.Access)
 	if p.Window {
 		text += ", windows"
+	}
+	if p.Align > 0 {
+		text += fmt.Sprintf(", rows aligned by %d", p.Align)
 	}
 	if p.Unswitch {
 		text += ", unswitched"
