@@ -42,3 +42,35 @@ func TestLastAtTwoCounters(t *testing.T) {
 	require.NotZero(t, found)
 	require.Less(t, found, 10)
 }
+
+// What a block has learnt of another one by a counter, all blocks of its cluster know after a
+// barrier of theirs.
+func TestClusterLearns(t *testing.T) {
+	run := func(counting bool) error {
+		b := kir.NewBuilder("learns", dtype.Int32)
+		const blocks = 4
+		work, y := b.Global("work", dtype.Float, b.T.Int(1)), b.Global("y", dtype.Float, b.T.Int(1))
+		counter := b.Global("counter", dtype.Int32, b.T.Int(1))
+		b.Kernel().Launch.Cluster[0] = 2
+		block, zero := b.BlockIndex(0, b.T.Int(blocks)), b.T.Int(0)
+		count := func() {
+			b.Add(kir.Fence{Scope: kir.GridScope})
+			b.AtomicAdd("arrival", b.Number(dtype.Int32, 1), b.At(counter, zero))
+			b.Add(kir.Fence{Scope: kir.GridScope})
+		}
+		b.If(b.T.Eq(block, zero), func() { b.Store(one(b), work, zero); count() }, nil)
+		b.If(b.T.Eq(block, b.T.Int(2)), func() {
+			if counting {
+				count()
+			}
+		}, nil)
+		b.Add(kir.Barrier{Scope: kir.ClusterScope})
+		b.If(b.T.Eq(block, b.T.Int(3)), func() { b.Store(b.Load(work, zero), y, zero) }, nil)
+		require.NoError(t, b.Kernel().Verify())
+		report, err := sim.Run(b.Kernel(), []sim.Argument{pointer(room(4)), pointer(room(4)), pointer(zeros(4))}, sim.Options{})
+		require.NoError(t, err)
+		return report.Err()
+	}
+	require.NoError(t, run(true))
+	require.ErrorContains(t, run(false), "work")
+}
