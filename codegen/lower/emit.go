@@ -33,7 +33,6 @@ func (l *lowering) nests() error {
 		k := l.b.Kernel()
 		first := slices.IndexFunc(k.Body, sends)
 		k.Body = slices.Insert(k.Body, first, kir.Statement(kir.ClusterStart{Wait: true}))
-		l.settleArrivals()
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 // place are barriers of a block, or those of the grid in a kernel whose blocks wait
 // for each other anyway: a copy is cheaper than to make them.
 func (l *lowering) synchronise() error {
-	l.weighArrivals()
+	l.countArrivals()
 	k := l.b.Kernel()
 	err := memory.Plan(k, memory.Options{})
 	if len(l.ordered) > 0 && (err != nil || k.Launch.Cooperative && !l.blocksExchange()) {
