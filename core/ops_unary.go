@@ -107,7 +107,7 @@ const (
 	approxExp    = 1.0 / (1 << 17)
 	approxExp2   = 1.0 / (1 << 20)
 	approxDivide = 1.0 / (1 << 21)
-	approxErf    = 1.0 / (1 << 16) // of 1 + erf
+	approxErf    = 2.22e-5 // of 1 + erf: with a sigmoid, less than maxApproximation
 )
 
 // plusOne returns i with the op that computes 1 more.

@@ -28,7 +28,7 @@ UNARY: dict[str, tuple[Callable, Callable, float, float]] = {
     "sigmoid": (lambda ops, x: ops.sigmoid(x), torch.sigmoid, EXP + DIVIDE, -math.inf),
     "silu": (lambda ops, x: ops.silu(x), torch.nn.functional.silu, EXP + DIVIDE, -math.inf),
     "1 + tanh": (one_more("tanh"), lambda x: 2 * torch.sigmoid(2 * x), EXP + DIVIDE, -43.0),
-    "1 + erf": (one_more("erf"), lambda x: torch.special.erfc(-x), 2.0**-16, -9.1),
+    "1 + erf": (one_more("erf"), lambda x: torch.special.erfc(-x), 2.0**-15.46, -9.1),
 }
 TYPES = {torch.bfloat16: DataType.BFloat16, torch.float16: DataType.Half, torch.float32: DataType.Float}
 
