@@ -18,6 +18,8 @@ func (e *Expr) IndexedRead() (IndexedRead, bool) {
 		return IndexedRead{Index: 1, Dim: int(e.Args[2].Int)}, true
 	case SumSlicesOp: // at several positions, one after the other
 		return IndexedRead{Table: 3, Index: -1}, true
+	case SumPartsOp: // the same
+		return IndexedRead{Table: 2, Index: -1}, true
 	case EmbeddingFwdOp:
 		return IndexedRead{Table: 1}, e.Args[3].Kind == NoArg
 	}

@@ -8,7 +8,7 @@ import (
 
 // IndexPutAccumulateOp is the product of a matrix of zeros and ones, whose columns say
 // where each row of value goes, with value: its class is that of products. On a device passes
-// make [GroupPositionsOp] and [SumSlicesOp] of it.
+// make [GroupPositionsOp], [SumPartsOp] and [SumSlicesOp] of it.
 var IndexPutAccumulateOp = def(OpInfo{Name: "index_put_accumulate", Group: groupIndexing, Class: Contraction,
 	Signatures: signature(Param{Name: "acc", Kind: TensorIn}, Param{Name: "index", Kind: TensorIn}, Param{Name: "value", Kind: TensorIn}),
 	Promote:    Promotion{Accept: AcceptNumber},
@@ -31,7 +31,7 @@ var IndexPutAccumulateOp = def(OpInfo{Name: "index_put_accumulate", Group: group
 	Doc: "A copy of acc to which the slices of value are added: slice n along dimension 0 to that at position index[n]. " +
 		"index has one dimension, or that and others of size 1 up to the number of acc's; value has its size in dimension 0 and those of acc in the others. acc and value are of one type, " +
 		"floating-point, complex or integer. Slices for one position are added in the order of index, in float64, int64 or complex128, and rounded once with what was there; " +
-		"on a GPU in Float where they are narrower, in their own type else. The result is the same in every run." +
+		"on a GPU in Float where they are narrower, in their own type else, and of many for one position 64 each before the sums are. The result is the same in every run." +
 		indexDoc + "adds nothing. index is of an integer type."})
 
 // expandIndexPutAccumulate gives index one dimension.

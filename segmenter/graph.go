@@ -191,7 +191,10 @@ func (g *graph) readsDirectly(id core.ExprID, k int) bool {
 	}
 	x, ok := e.IndexedRead()
 	args := g.f.TensorArgs(e)
-	if e.Op.Updates() {
+	switch {
+	case e.Op == core.SumPartsOp:
+		return true
+	case e.Op.Updates():
 		return k > 0 || slices.Contains(args[1:], args[0])
 	}
 	return !ok || args[k] == args[x.Table]
@@ -323,7 +326,7 @@ func (g *graph) add(id core.ExprID) error {
 	if e.Op.Class == core.Resize {
 		n.apart = n.reads
 	}
-	n.sealed = e.Op == core.SegmentSetOp || e.Op.Updates() || g.o.apart != nil && g.o.apart(e.Out[0])
+	n.sealed = e.Op == core.SegmentSetOp || e.Op.Updates() || e.Op.SumsListed() || g.o.apart != nil && g.o.apart(e.Out[0])
 	for _, v := range n.reads {
 		g.values[v].readers++
 	}
@@ -420,5 +423,5 @@ func (g *graph) weight(id core.ExprID) float64 {
 // triesAlone reports whether it is plain that some scheduler takes an expression of
 // such an operation alone; others are asked about.
 func triesAlone(op *core.OpInfo) bool {
-	return scheduler.Maps(op.Class) && op != core.EmbeddingFwdOp && !op.Updates() || op.Class == core.Reduction && core.MergeOp(op) != nil
+	return scheduler.Maps(op.Class) && op != core.EmbeddingFwdOp && !op.Updates() && !op.SumsListed() || op.Class == core.Reduction && core.MergeOp(op) != nil
 }

@@ -264,3 +264,19 @@ func TestValueExpressions(t *testing.T) {
 		}
 	}
 }
+
+// TestPositionsOfElements prints an element that a 32-bit kernel takes for an index as an int, as
+// all that is computed of it fits.
+func TestPositionsOfElements(t *testing.T) {
+	for index, want := range map[dtype.Type]string{dtype.Int32: "const int at = (int)p.x[0];", dtype.Int: "const long long at = p.x[0];"} {
+		b := kir.NewBuilder("positions", index)
+		zero := b.T.Int(0)
+		x, y := b.Global("x", dtype.Int, b.T.Int(1)), b.Global("y", dtype.Int, b.T.Int(10))
+		b.Thread(0, 1)
+		at := b.Let("at", b.Load(x, zero), scalar.Range(0, 9))
+		b.Store(b.Number(dtype.Int, 1), y, at)
+		source, err := cuda.Print(b.Kernel(), cuda.Options{Arch: 90})
+		require.NoError(t, err)
+		require.Contains(t, source.Text, want)
+	}
+}

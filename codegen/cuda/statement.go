@@ -459,8 +459,13 @@ func (p *printer) let(s *kir.Let) {
 	}
 	p.begin(s.Value)
 	x := p.value(s.Value)
-	t := v.DType
-	p.wideSymbols[s.Symbol] = t != dtype.Int32 && !t.IsBool()
+	if t := v.DType; !t.IsBool() && t != dtype.Int32 {
+		if p.k.Index == dtype.Int32 { // what it is used for fits, and so does it where it is used
+			x = cast("int", x)
+		} else {
+			p.wideSymbols[s.Symbol] = true
+		}
+	}
 	p.line("const %s %s = %s;", p.exprType(p.k.Symbols[s.Symbol].Expr), p.symbols[s.Symbol], x.code)
 }
 

@@ -133,8 +133,11 @@ func (c *context) gather(e *core.Expr, dst kir.Access) error {
 	switch e.Op {
 	case core.ScatterOp:
 		return c.scatter(e, dst)
-	case core.SumSlicesOp:
-		return c.sumSlices(e, []kir.Access{dst}, func(int) (kir.ValueID, error) { return c.load(e, 0) }, c.read)
+	case core.SumSlicesOp, core.SumPartsOp:
+		return c.sumListed(e, []kir.Access{dst}, func(int) (kir.ValueID, error) { return c.load(e, 0) }, func(o operand) ([]kir.Access, error) {
+			src, err := c.read(o)
+			return []kir.Access{src}, err
+		})
 	}
 	return c.lookup(e, dst, c.read)
 }

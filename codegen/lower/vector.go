@@ -183,8 +183,8 @@ func (l *lowering) vectorLookup(id core.ExprID, a core.AxisID, width int64) erro
 	dst := dsts[0]
 	return c.under(&guarded{id: id, g: whole.guard}, l.holds(whole.guard), func() error {
 		dst.Width = int(width)
-		if e.Op == core.SumSlicesOp {
-			return c.sumSlices(e, dsts, func(i int) (kir.ValueID, error) { return first[i], nil }, func(at operand) (kir.Access, error) { return l.lookedUp(e, at, dst, a) })
+		if e.Op.SumsListed() {
+			return c.sumListed(e, dsts, func(i int) (kir.ValueID, error) { return first[i], nil }, func(at operand) ([]kir.Access, error) { return l.looked(e, at, width, a) })
 		}
 		return c.lookup(e, dst, func(first operand) (kir.Access, error) { return l.lookedUp(e, first, dst, a) })
 	})
@@ -212,35 +212,43 @@ func (c *context) lookedUpBy(e *core.Expr, k int) ([]index, error) {
 // operand that the first one is looked up in.
 func (l *lowering) lookedUp(e *core.Expr, first operand, dst kir.Access, a core.AxisID) (kir.Access, error) {
 	v := e.Out[0]
+	srcs, err := l.looked(e, first, int64(dst.Width), a)
+	if err != nil {
+		return kir.Access{}, err
+	}
+	src, b := srcs[0], l.b.Kernel().Buffers
+	if b[src.Buffer].Space != kir.Global || b[src.Buffer].DType != b[dst.Buffer].DType {
+		return src, l.refuse("vector", v, "%s is vectorized and is looked up in %s, which is not in global memory", l.f.Name(v), l.f.Name(first.v))
+	}
+	_, src, err = l.aligned(v, dst, src, dst.Width, false)
+	return src, err
+}
+
+// looked returns the accesses to width elements along a, of which first is the operand that the
+// first one is looked up in.
+func (l *lowering) looked(e *core.Expr, first operand, width int64, a core.AxisID) ([]kir.Access, error) {
+	v := e.Out[0]
 	k, _ := e.IndexedRead()
-	var src kir.Access
-	for i := range int64(dst.Width) {
+	var srcs []kir.Access
+	for i := range width {
 		l.loops[l.m.LoopClass(a)] = l.t.Int(i)
 		c := l.context(v, false)
-		o := c.operand(e, k.Table)
+		o := c.operand(e, first.k)
 		if e.Op == core.GatherOp {
 			if err := c.prefixes(e, &o, k.Dim); err != nil {
-				return src, err
+				return nil, err
 			}
 		}
 		o.at[k.Dim] = first.at[k.Dim]
 		at, err := c.read(o)
 		if err != nil {
-			return src, err
+			return nil, err
 		}
-		if i == 0 {
-			src = at
-		}
-		if at.Index != l.t.Add(src.Index, l.t.Int(i)) {
-			return src, l.refuse("vector", v, "%s is vectorized, but elements of what it looks up are not known to be next to each other in memory", l.f.Name(v))
+		if srcs = append(srcs, at); at.Index != l.t.Add(srcs[0].Index, l.t.Int(i)) {
+			return nil, l.refuse("vector", v, "%s is vectorized, but elements of what it looks up are not known to be next to each other in memory", l.f.Name(v))
 		}
 	}
-	b := l.b.Kernel().Buffers
-	if b[src.Buffer].Space != kir.Global || b[src.Buffer].DType != b[dst.Buffer].DType {
-		return src, l.refuse("vector", v, "%s is vectorized and is looked up in %s, which is not in global memory", l.f.Name(v), l.f.Name(first.v))
-	}
-	_, src, err := l.aligned(v, dst, src, dst.Width, false)
-	return src, err
+	return srcs, nil
 }
 
 // kirCache has no level of caches: it is the device that decides those.

@@ -45,6 +45,7 @@ var opaqueOps = map[*core.OpInfo]opaqueOp{
 	core.IndexPutAccumulateOp: accumulate,
 	core.GroupPositionsOp:     groupPositions,
 	core.SumSlicesOp:          sumSlices,
+	core.SumPartsOp:           sumParts,
 	core.ArgsortOp:            argsort,
 	core.TopkOp:               topk,
 	core.MatmulOp:             matmul,

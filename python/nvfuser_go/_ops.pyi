@@ -12,10 +12,10 @@ _Operand = TensorView | _Number
 _Extent = Scalar | int
 
 def _group_positions(index: TensorView, size: _Extent) -> tuple[TensorView, TensorView]:
-    """The numbers of the elements of index (Int) in ascending order of the elements, equal ones in their order, with
-    those last that are negative or not less than size; and size + 1 places in that order (Int): where each position
-    from 0 on begins, and where the last one ends. index is of an integer type and has one dimension. A pass makes it of
-    index_put_accumulate(); nvFuser has no such operation."""
+    """The numbers of the elements of index (Int) in ascending order of the elements, equal ones in their order, as
+    are the negative ones, which are first, and those not less than size, which are last; and size + 1 places in that
+    order (Int): where each position from 0 on begins, and where the last one ends. index is of an integer type and has
+    one dimension. A pass makes it of index_put_accumulate(); nvFuser has no such operation."""
 
 def _max_exp_sum(arg: TensorView, dims: int | Sequence[int]) -> tuple[TensorView, TensorView]:
     """The largest of the elements of arg along dims, as of max(), and the sum of exp(x - max) over them. arg is
@@ -24,12 +24,27 @@ def _max_exp_sum(arg: TensorView, dims: int | Sequence[int]) -> tuple[TensorView
     Passes write max() and a sum of exp() as this; nvFuser has no such operation. M. Milakov, N. Gimelshein, Online
     normalizer calculation for softmax (2018)."""
 
-def _sum_slices(acc: TensorView, order: TensorView, begin: TensorView, value: TensorView) -> TensorView:
+def _sum_parts(index: TensorView, order: TensorView, value: TensorView, size: _Extent) -> TensorView:
+    """Sums of 64 slices of value along dimension 0 each: result n is that of those whose numbers are in order from
+    place 64 n on, if the first and the last one have one position in index, from 0 to below size; else it is 0. Numbers
+    that value has no slice of are left out; places of order behind the last 64 are in no result. index and order have
+    the size of value in dimension 0; index is of an integer type and order of Int. The results are of the type of
+    value, of Float where that is a narrower floating-point type. A pass makes it of index_put_accumulate(); nvFuser has
+    no such operation."""
+
+def _sum_slices(
+    acc: TensorView,
+    order: TensorView,
+    begin: TensorView,
+    value: TensorView,
+    parts: TensorView,
+) -> TensorView:
     """A copy of acc to which slices of value along dimension 0 are added: to slice i those whose numbers are in
-    order from place begin[i] to before begin[i+1]; begin ascends. Numbers that value has no slice of are left out, and
-    so are places that order does not have. order has the size of value in dimension 0, and begin one element more than
-    that of acc; both are of Int. Sums are as those of index_put_accumulate(), of which a pass makes it; nvFuser has no
-    such operation."""
+    order from place begin[i] to before begin[i+1]; begin ascends. Of 64 places from a multiple of 64 on that are all
+    among them slice n of parts is added, n times 64 being the first, as _sum_parts() computes it, after the others.
+    Numbers that value has no slice of are left out, and so are places that order does not have. order has the size of
+    value in dimension 0, and begin one element more than that of acc; both are of Int. Sums are as those of
+    index_put_accumulate(), of which a pass makes it; nvFuser has no such operation."""
 
 @overload
 def abs(x: _Number) -> Scalar:
@@ -358,8 +373,9 @@ def index_put_accumulate(acc: TensorView, index: TensorView, value: TensorView) 
     index has one dimension, or that and others of size 1 up to the number of acc's; value has its size in dimension 0
     and those of acc in the others. acc and value are of one type, floating-point, complex or integer. Slices for one
     position are added in the order of index, in float64, int64 or complex128, and rounded once with what was there; on
-    a GPU in Float where they are narrower, in their own type else. The result is the same in every run. An index that
-    is negative or not less than the size of the dimension adds nothing. index is of an integer type."""
+    a GPU in Float where they are narrower, in their own type else, and of many for one position 64 each before the sums
+    are. The result is the same in every run. An index that is negative or not less than the size of the dimension adds
+    nothing. index is of an integer type."""
 
 def index_select(arg: TensorView, index: TensorView, dim: int) -> TensorView:
     """The slices of arg at the positions along dim that index lists. index has one dimension, or none for a single

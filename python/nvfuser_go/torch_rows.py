@@ -245,26 +245,53 @@ def index_put_accumulate(acc: Tensor, index: Tensor, value: Tensor) -> Tensor:
 
 
 def group_positions(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """The numbers of the elements of index in order of them, and where each position begins there; see the op table."""
-    positions, valid = _positions(index, size)
-    positions = torch.where(valid, positions, size)
-    if size < 2**31 - 1:
-        positions = positions.int()
-    ordered, order = torch.sort(positions, stable=True)
-    places = torch.arange(size + 1, dtype=positions.dtype, device=index.device)
+    """The numbers of the elements of index in order of them, and where each position begins there; see the op table.
+
+    Positions are sorted in the narrowest type that holds them, as a device takes a pass for each byte.
+    """
+    if index.dtype is torch.uint64:  # large ones are negative, and none either
+        index = index.view(torch.int64)
+    dtype = next(t for t in (torch.int16, torch.int32, torch.int64) if size <= torch.iinfo(t).max)
+    ordered, order = torch.sort(torch.clamp(index, -1, size).to(dtype), stable=True)
+    places = torch.arange(size + 1, dtype=ordered.dtype, device=index.device)
     return order, torch.searchsorted(ordered, places)
 
 
-def sum_slices(acc: Tensor, order: Tensor, begin: Tensor, value: Tensor) -> Tensor:
-    """Slices of value added to those of acc; what order and begin say is what they are of an index, or less."""
+def sum_parts(index: Tensor, order: Tensor, value: Tensor, size: int) -> Tensor:
+    """Sums of 64 slices that order lists, where the first and the last one are of one position; see the op table."""
+    shape = (order.shape[0] // 64, *value.shape[1:])
+    wide = torch.float32 if value.dtype.is_floating_point and value.dtype.itemsize < 4 else value.dtype
+    result = torch.zeros(shape, dtype=wide, device=value.device)
+    if result.numel() == 0:
+        return result
+    index = index.view(torch.int64) if index.dtype is torch.uint64 else index.long()
+    numbers = order[: 64 * shape[0]].view(-1, 64)
+    is_some = (numbers >= 0) & (numbers < order.shape[0])
+    ends = index[torch.where(is_some, numbers, 0)[:, [0, -1]]]
+    is_whole = is_some[:, 0] & is_some[:, -1] & (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0) & (ends[:, 0] < size)
+    of = torch.where(is_some & is_whole[:, None], torch.arange(shape[0], device=value.device)[:, None], -1).flatten()
+    slices = _slices(value, torch.where(is_some, numbers, 0).flatten())
+    return index_put_accumulate(result, of, slices.to(wide))
+
+
+def sum_slices(acc: Tensor, order: Tensor, begin: Tensor, value: Tensor, parts: Tensor) -> Tensor:
+    """Slices of value, and parts, added to those of acc: order and begin say what they do of an index, or less."""
     count, rows = order.shape[0], acc.shape[0]
     if count == 0 or rows == 0:
         return acc.clone(memory_format=torch.contiguous_format)
     begin = begin.clamp(0, count)
     numbers = torch.arange(count, device=acc.device)
     places = torch.searchsorted(begin, numbers, right=True) - 1
-    is_some = (order >= 0) & (order < count)
-    return index_put_accumulate(acc, torch.where(is_some, places, -1), _slices(value, torch.where(is_some, order, 0)))
+    places = torch.where(places < rows, places, -1)
+    some = numbers[: count // 64 * 64].view(-1, 64)
+    ends = places[some[:, [0, -1]]]
+    of = torch.where(ends[:, 0] == ends[:, 1], ends[:, 0], -1)  # by part, where it is whole
+    in_part = torch.zeros(count, dtype=torch.bool, device=acc.device)
+    in_part[: some.numel()] = (of >= 0).repeat_interleave(64)
+    is_some = (order >= 0) & (order < count) & ~in_part
+    value = _slices(value, torch.where(is_some, order, 0))
+    places = torch.cat([torch.where(is_some, places, -1), of])
+    return index_put_accumulate(acc.to(parts.dtype), places, torch.cat([value.to(parts.dtype), parts])).to(acc.dtype)
 
 
 def _add_slices(to: Tensor, positions: Tensor, value: Tensor) -> Tensor:

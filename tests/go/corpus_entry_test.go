@@ -28,7 +28,8 @@ import (
 //	fusion    a fusion in its text form
 //	inputs    one set of inputs, any number of times: a line "%0 [3, 5]" for each
 //	          tensor, in order, with "strides=[1, 3]" where they are not dense and
-//	          "unique" where its elements are 0, 1, 2, ... in some order; a line
+//	          "unique" where its elements are 0, 1, 2, ... in some order, "times=3"
+//	          where they are 0, 3, 6, ...; a line
 //	          "$0 2.5" for each scalar; "seed 7"
 //	schedule  a schedule by hand, a [schedule.Script], any number of times. Without
 //	          one the schedulers choose, and every candidate that can be lowered is
@@ -139,6 +140,7 @@ func parseInputs(f *core.Fusion, text string) (*inputs, error) {
 	in := &inputs{}
 	var sizes, strides [][]int64
 	var unique []bool
+	var times []string
 	scalars := map[int]string{} // by number
 	seed := uint64(1)
 	var labels []string
@@ -162,7 +164,9 @@ func parseInputs(f *core.Fusion, text string) (*inputs, error) {
 				steps, err = integers(list)
 			}
 			layout = strings.TrimSpace(layout)
-			if err == nil && steps == nil && layout != "" && layout != "unique" {
+			factor, isTimes := strings.CutPrefix(layout, "times=")
+			times = append(times, factor)
+			if err == nil && steps == nil && layout != "" && layout != "unique" && !isTimes {
 				err = fmt.Errorf("%q does not say how %s lies in memory", layout, head)
 			}
 			sizes, strides, unique = append(sizes, shape), append(strides, steps), append(unique, layout == "unique")
@@ -202,6 +206,11 @@ func parseInputs(f *core.Fusion, text string) (*inputs, error) {
 		}
 		if unique[tensors] {
 			permute(x.Array, seed)
+		}
+		if n, err := strconv.ParseInt(times[tensors], 10, 64); err == nil {
+			for i := range int64(x.Array.Len()) {
+				x.Array.Set(i, scalar.Value{Type: x.Array.Type, I: i * n})
+			}
 		}
 		tensors++
 	}

@@ -509,6 +509,26 @@ def groupings(row: dict, dtype: DataType) -> list[Case]:
     return out
 
 
+def sums_of_parts(row: dict, dtype: DataType) -> list[Case]:
+    every = list(range(200))
+    given = [
+        ((5,), [2] * 200, every, 3),
+        ((2, 2), [n // 100 for n in every], every, 2),  # a part is of two positions
+        ((), [7] * 64 + [1] * 64, every[:128], 5),  # a position that is none
+        ((3,), [0] * 131, [-1] + every[1:63] + [400, 9] + [200] * 3 + every[1:62] + [1] + every[:1], 1),
+        ((4,), [0] * 63, every[:63], 1),
+        ((4,), [], [], 3),
+        ((0,), [1] * 64, every[:64], 3),
+    ]
+    out = []
+    for i, (shape, index, order, size) in enumerate(given):
+        args = {"index": Tensor((len(index),), INDEX_TYPES[i % 4], index), "order": Tensor((len(order),), D.Int, order)}
+        # The largest numbers overflow in one order and not in another.
+        args |= {"value": Tensor((len(order), *shape), dtype, special=i == 3), "size": size}
+        out.append(Case(args, length=64))
+    return out
+
+
 def sums_of_slices(row: dict, dtype: DataType) -> list[Case]:
     given = [
         ((3, 5), [2, 0, 1, 3], [0, 1, 1, 4]),
@@ -517,11 +537,13 @@ def sums_of_slices(row: dict, dtype: DataType) -> list[Case]:
         ((2, 3), [], [0, 0, 0]),
         ((2, 0), [0], [0, 1, 1]),
         ((0, 3), [0], [0]),
+        ((3, 2), [(7 * n) % 300 for n in range(300)], [1, 140, 256, 300]),  # with parts that are whole
     ]
     out = []
     for shape, order, begin in given:
         args = {"acc": Tensor(shape, dtype), "order": Tensor((len(order),), D.Int, order)}
         args |= {"begin": Tensor((len(begin),), D.Int, begin), "value": Tensor((len(order), *shape[1:]), dtype)}
+        args["parts"] = Tensor((len(order) // 64, *shape[1:]), D.Float if dtype in NARROW else dtype)
         out.append(Case(args, length=len(order) + 1))
     return out
 
@@ -769,6 +791,7 @@ GENERATORS: dict[str, Callable] = {
     "scatter": scatters,
     "index_put_accumulate": accumulations,
     "_group_positions": groupings,
+    "_sum_parts": sums_of_parts,
     "_sum_slices": sums_of_slices,
     "embedding_fwd": embeddings,
     "triu": triangles,

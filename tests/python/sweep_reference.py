@@ -58,7 +58,7 @@ def saturated(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 # Rows that may give either zero where both are right.
-EITHER_ZERO = {"maximum", "minimum", "clamp", "erfcinv", "relu", "lerp", "_sum_slices"}
+EITHER_ZERO = {"maximum", "minimum", "clamp", "erfcinv", "relu", "lerp", "_sum_parts", "_sum_slices"}
 
 # ---- Promotion ----
 
@@ -257,6 +257,8 @@ def result_types(row: dict, args: dict) -> list[torch.dtype]:
         return [torch.int64]
     if name == "_group_positions":
         return [torch.int64, torch.int64]
+    if name == "_sum_parts":
+        return [torch.float32 if args["value"].dtype in NARROW_TORCH else args["value"].dtype]
     if name == "topk":
         return [first.dtype, torch.int64]
     if name == "embedding_fwd":

@@ -75,6 +75,24 @@ def test_many_of_one_row(options, dtype: torch.dtype) -> None:
     assert (got.double() - want).abs().max() <= 2 * (eager.double() - want).abs().max()
 
 
+@pytest.mark.parametrize("columns", [1, 5, 16])
+@pytest.mark.parametrize("dtype", [F32, BF16, torch.int64, torch.complex64], ids=str)
+def test_long_lists(options, dtype: torch.dtype, columns: int) -> None:
+    """Lists that have no part of 64 slices, one and several, and end on either side of where one does."""
+    counts = torch.tensor([63, 1, 64, 65, 0, 127, 128, 129, 3, 200, 64])
+    index = torch.repeat_interleave(torch.arange(11), counts)[torch.randperm(int(counts.sum()))]
+    index[::50] = -1
+    shape = (len(index), columns)
+    grad = integers(-(2**40), 2**40, shape) if dtype is torch.int64 else randn(*shape).to(dtype)
+    acc = torch.zeros(12, columns, dtype=dtype)
+    got = run(options, lambda ops, *args: ops.index_put_accumulate(*args), acc, index, grad)
+    if dtype.is_floating_point:
+        check(got, exact(12, index, grad), grad)
+        return
+    want = acc.index_put((index[index >= 0],), grad[index >= 0], accumulate=True)
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
 def test_what_is_no_position_adds_nothing(options) -> None:
     index = torch.tensor([0, -1, 5, 2, 6, 2**40, -(2**63), 2, 5])
     grad = randn(9, 4)

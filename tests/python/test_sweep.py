@@ -29,11 +29,14 @@ SUMMED = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 # Rows whose results near zero are differences of larger numbers: the magnitude that their error is a part of.
 CANCELLING = {"lerp": 10.0, "sin": 0.5, "cos": 0.5, "tan": 0.5, "addcmul": 4.0, "lgamma": 10.0}
 
+# Rows that add slices where integers say.
+SLICES = ("_sum_parts", "_sum_slices")
+
 # Rows of which no argument can be a tensor without dimensions.
 NEED_A_DIMENSION = {
     *("argsort", "topk", "cumsum", "cumprod", "cummax", "cummin", "var", "var_mean", "welford", "cat", "expand"),
     *("squeeze", "size", "select", "gather", "take_along_axis", "scatter", "triu", "matmul", "grouped_mm"),
-    *("index_put_accumulate", "_group_positions", "_sum_slices"),
+    *("index_put_accumulate", "_group_positions", *SLICES),
     *("sdpfa_fwd", "stride_order", "_max_exp_sum"),
 }
 
@@ -120,7 +123,7 @@ def bounds(row: dict, case: Case, args: dict, want: list[torch.Tensor]) -> list[
     """How far each result may be from the reference: units in the last place, and an absolute error."""
     ulps = row["ulp"] if case.ulps is None else case.ulps
     name = row["name"]
-    sums = name in ("sum", "cumsum", "matmul", "linear", "grouped_mm", "index_put_accumulate", "_sum_slices")
+    sums = name in ("sum", "cumsum", "matmul", "linear", "grouped_mm", "index_put_accumulate", *SLICES)
     if sums and want[0].dtype in SUMMED:
         magnitudes = expected(row, case, {n: magnitude(x) for n, x in args.items()})
     out = []
@@ -134,7 +137,7 @@ def bounds(row: dict, case: Case, args: dict, want: list[torch.Tensor]) -> list[
             allowed += 4
         elif any(isinstance(x, torch.Tensor) and x.is_complex() for x in args.values()) and w.is_floating_point():
             allowed = max(allowed, 1)  # the magnitude
-        folds = row["class"] in ("reduction", "scan", "contraction", "composite", "attention") or name == "_sum_slices"
+        folds = row["class"] in ("reduction", "scan", "contraction", "composite", "attention") or name in SLICES
         if case.length > 1 and folds:
             allowed = max(allowed, 1) if not double else case.length
             # A partial sum in float64 has a rounding error for each element.

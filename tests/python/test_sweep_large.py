@@ -2,7 +2,7 @@
 
 import pytest
 from sweep_cases import Case, Operands, accepted, by_parameters, indices
-from sweep_values import LAYOUTS, Tensor
+from sweep_values import LAYOUTS, NARROW, Tensor
 from test_sweep import RANDOM, TABLE, run, show
 
 from nvfuser_go import DataType
@@ -80,6 +80,15 @@ def views(dtype: DataType) -> dict[str, list[dict]]:
                 "order": indices((SLICES,), SLICES, distinct=True),
                 "begin": Tensor((130,), D.Int, [i * SLICES // 129 for i in range(130)]),
                 "value": t(SLICES, 1031, special=False),  # the largest numbers cancel in another order
+                "parts": Tensor((SLICES // 64, 1031), D.Float if dtype in NARROW else dtype, special=False),
+            }
+        ],
+        "_sum_parts": [
+            {
+                "index": Tensor((SLICES,), D.Int, [min(i // 100, 40) for i in range(SLICES)]),
+                "order": Tensor((SLICES,), D.Int, list(range(SLICES))),
+                "value": t(SLICES, 1031, special=False),
+                "size": 50,
             }
         ],
         "matmul": [
@@ -114,7 +123,7 @@ def large_cases(row: dict, dtype: DataType) -> list[Case]:
             shapes = [[(67, 1), (1, 1031), (67, 1031)][i % 3] for i in range(count)]
             out.append(operands.case(shapes, [dtype] * count, layouts=False))
         return out
-    if name in ("index_put_accumulate", "_group_positions", "_sum_slices"):
+    if name in ("index_put_accumulate", "_group_positions", "_sum_parts", "_sum_slices"):
         return [Case(args, length=SLICES + 1) for args in views(dtype)[name]]
     if row["class"] in ("reduction", "scan", "sort") or name in ("var", "var_mean"):
         return by_shapes(row, dtype)

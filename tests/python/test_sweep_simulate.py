@@ -9,7 +9,7 @@ import torch
 from sweep_cases import Case, accepted, cases
 from sweep_reference import EITHER_ZERO, difference
 from sweep_values import LAYOUTS, TORCH
-from test_sweep import RANDOM, SUMMED, TABLE, Program, bounds, expected, show, tensors
+from test_sweep import RANDOM, SLICES, SUMMED, TABLE, Program, bounds, expected, show, tensors
 
 from nvfuser_go import DataType, FusionDefinition, Unsupported
 
@@ -26,7 +26,7 @@ STEP = {"elementwise": 2, "reduction": 2}
 def limits(row: dict, case: Case, args: dict, want: list[torch.Tensor]) -> list[tuple[float, object]]:
     """How far each result may be from the reference, which folds in double; kernels do in the type of the elements."""
     allowed = bounds(row, case, args, want)
-    if row["class"] not in ("reduction", "scan") and row["name"] not in ("var", "var_mean", "_sum_slices"):
+    if row["class"] not in ("reduction", "scan") and row["name"] not in ("var", "var_mean", *SLICES):
         return allowed
     out = []
     for w, (ulps, atol) in zip(want, allowed, strict=True):
