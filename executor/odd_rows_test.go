@@ -28,8 +28,9 @@ var rowPrograms = []struct{ name, inputs, text string }{
 }
 
 // randomRows returns a program on rows of any length, most of them odd, with NaNs and infinities
-// in some, that begin anywhere in memory, or are written to the memory of the input.
-func randomRows(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
+// in some, that begin anywhere in memory, or are written to the memory of the input. Long ones are
+// of a cluster on a device with small blocks.
+func randomRows(t testing.TB, r *rand.Rand, isLong bool) *fusionfuzz.Case {
 	t.Helper()
 	p := rowPrograms[r.IntN(len(rowPrograms))]
 	types := []string{"bf16", "f16", "bf16", "f32"}
@@ -38,6 +39,10 @@ func randomRows(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
 	shape := []int64{1 + r.Int64N(30), columns}
 	if r.IntN(3) == 0 {
 		shape = []int64{1 + r.Int64N(5), 1 + r.Int64N(6), columns}
+	}
+	if isLong {
+		shape = []int64{1 + r.Int64N(4), 8192 + r.Int64N(16384)}
+		columns = shape[1]
 	}
 	gap, offset := int64(0), int64(0)
 	if r.IntN(5) == 0 {
@@ -96,7 +101,7 @@ func TestDeviceRows(t *testing.T) {
 	aligned := 0
 	for k := range n {
 		r := rand.New(rand.NewPCG(seed, uint64(k)))
-		c := randomRows(t, r)
+		c := randomRows(t, r, false)
 		s := newStage(t)
 		s.driver.Present[0].Processors = 1 + r.IntN(3)
 		ok, err := s.check(s.executor(c.Fusion), c, []int{0, 0, 0, 1}[r.IntN(4)], never)
@@ -112,4 +117,28 @@ func TestDeviceRows(t *testing.T) {
 	}
 	t.Log(aligned)
 	require.Greater(t, aligned, n/6)
+}
+
+// TestDeviceLongRows is the same of rows that are in registers of clusters. DEVICE_LONG_ROWS is how many.
+func TestDeviceLongRows(t *testing.T) {
+	n, seed := setting("DEVICE_LONG_ROWS", 12), uint64(setting("DEVICE_SEED", 5))
+	aligned := 0
+	for k := range n {
+		r := rand.New(rand.NewPCG(seed, uint64(k)))
+		c := randomRows(t, r, true)
+		s := newStage(t)
+		s.driver.Present[0].ThreadsPerBlock = 256
+		ok, err := s.check(s.executor(c.Fusion), c, 0, never)
+		require.True(t, ok, "program %d: %v\n%s", k, err, c.Fusion)
+		if s.plan != nil {
+			if choice, _ := s.plan.Inspection().Show("scheduler_params"); strings.Contains(choice, "from where memory is aligned") && strings.Contains(choice, "in each of") {
+				aligned++
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("program %d\n%s", k, c.Fusion)
+		}
+	}
+	t.Log(aligned)
+	require.Positive(t, aligned)
 }

@@ -401,6 +401,7 @@ func multiplied(a, b int64) (int64, bool) {
 // solve learns from an equation. It reports false if it cannot hold.
 func (q *problem) solve(e equation) bool {
 	terms, constant := q.terms(e.expr)
+	terms = q.cancelled(terms)
 	all := q.interval(terms, constant)
 	if all.hi < e.window.lo || all.lo > e.window.hi {
 		return false
@@ -527,6 +528,31 @@ func (q *problem) agree(x, y scalar.ID) bool {
 	}
 	a, b := q.bound(x), q.bound(y)
 	return a.lo == a.hi && a == b
+}
+
+// alike reports whether two terms are equal as what they are computed from is known to be: the
+// phases of a row, of two blocks that have parts of it.
+func (q *problem) alike(x, y scalar.ID) bool {
+	if q.agree(x, y) {
+		return true
+	}
+	a, b := q.t.Args(x), q.t.Args(y)
+	return len(a) > 0 && q.t.Op(x) == q.t.Op(y) && slices.EqualFunc(a, b, q.alike)
+}
+
+// cancelled returns terms without those of which one is subtracted from another that is equal.
+func (q *problem) cancelled(terms []term) []term {
+	if len(q.equal) == 0 {
+		return terms
+	}
+	for i, x := range terms {
+		for j := i + 1; j < len(terms) && abs(terms[j].coef) == abs(x.coef); j++ {
+			if x.coef == -terms[j].coef && q.t.Op(x.id) != scalar.Symbol && !q.equal[ordered(x.id, terms[j].id)] && q.alike(x.id, terms[j].id) {
+				return q.cancelled(slices.Concat(terms[:i], terms[i+1:j], terms[j+1:]))
+			}
+		}
+	}
+	return terms
 }
 
 // replace puts an expression in the place of a symbol everywhere.

@@ -129,11 +129,10 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 	for p.Vector > 1 && (p.Vector*2 > length || a.rows.Piece < length && a.rows.Piece%p.Vector != 0) {
 		p.Vector /= 2
 	}
-	if q := p; a.align(&q, device) {
+	if q := p; a.aligns(&q) && a.inBlock(&q, device) {
 		q.Rows = a.rowsOf(q, device)
 		return q, true
 	}
-	vectors, h := scheduler.CeilDiv(length, p.Vector), a.facts.held[p.holding()]
 	if a.inBlock(&p, device) {
 		if q, ok := a.fitShared(p, 1, device); ok && device.Cluster > 1 && p.Threads > sharedThreads && a.rows.Count >= int64(device.Processors) {
 			return q, true
@@ -144,25 +143,36 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 	if p, ok := a.fitShared(p, 2, device); ok {
 		return p, true
 	}
+	if q := p; a.aligns(&q) && a.inCluster(&q, device) {
+		return q, true
+	}
+	return p, a.inCluster(&p, device)
+}
+
+// inCluster gives the rows of p blocks of a cluster, and reports whether their registers have
+// room for them.
+func (a *analysis) inCluster(p *Params, device scheduler.Device) bool {
+	length, h := max(a.rows.Length, 1), a.facts.held[p.holding()]
+	vectors := scheduler.CeilDiv(length+p.before(), p.Vector)
 	for p.Cluster = 2; 2*p.Cluster <= int64(min(device.Cluster, device.Portable)) && length*h.bytes > p.Cluster*clusterBytes; {
 		p.Cluster *= 2
 	}
 	for ; p.Cluster <= int64(device.Cluster); p.Cluster *= 2 {
-		if p.Threads, p.Rows = clusterThreads, 1; a.widen(&p, h, vectors, device) {
-			return p, true
+		if p.Threads, p.Rows = clusterThreads, 1; a.widen(p, h, vectors, device) {
+			return true
 		}
 	}
-	return p, false
+	return false
 }
 
-// align completes p, which has steps of single elements, for steps that begin where memory is
-// aligned, and reports whether rows can be in registers of a block so.
-func (a *analysis) align(p *Params, device scheduler.Device) bool {
+// aligns lets p, which has steps of single elements, have steps that begin where memory is
+// aligned, and reports whether rows can have such.
+func (a *analysis) aligns(p *Params) bool {
 	if p.Vector > 1 || a.rows.KeptDimensions == 0 || a.rows.Piece != a.rows.Length || !a.rows.Aligns(a.rows.Kept, alignedVector) {
 		return false
 	}
 	p.Vector, p.Aligned = alignedVector, true
-	return a.inBlock(p, device)
+	return true
 }
 
 // inBlock gives the rows of p threads of a block, and reports whether they have room for them.

@@ -22,8 +22,11 @@
 //
 // Rows of an odd number of elements of 2 bytes or less are in pairs that begin where memory is
 // aligned, in another place of every second row ([schedule.Scheduled.AlignRows]), if all
-// tensors with an element for each point lie so and a block has registers for a row. The
-// rows of a thread, if it has two, have the same place.
+// tensors with an element for each point lie so and a block, or a cluster, has registers for a
+// row. The rows of a thread, if it has two, have the same place. Blocks of a cluster take steps
+// of a row in turn then, so that what is beyond its end is in the last steps alone: a
+// layer norm of 2048 x 65537 takes 621 instructions a thread so, 840 in single elements of parts of a
+// row that each block has in one piece.
 //
 // Of rows of a cluster, or of a block that would need more than 512 threads, each thread
 // copies its elements of the inputs that are needed again to shared memory, asynchronously,

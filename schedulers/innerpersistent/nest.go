@@ -150,11 +150,17 @@ func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 	n.Reorder(moves)
 	at := a.row(&n, len(order)-kept, p)
 	n.Split(at, p.Threads, schedule.TIDx)
-	if p.Cluster > 1 {
+	steps := at
+	switch {
+	case p.Cluster > 1 && p.Shared: // each block has a part of the row that is in one piece
 		n.Split(at, p.Steps, schedule.Serial)
 		n.Parallelize(at, schedule.Cluster)
+		steps++
+	case p.Cluster > 1: // what is beyond the end of a row is in the last steps of all blocks
+		n.Split(at, p.Cluster, schedule.Serial)
+		n.Parallelize(at+1, schedule.Cluster)
 	}
-	if steps := at + int(min(p.Cluster-1, 1)); p.Ahead > 1 {
+	if p.Ahead > 1 {
 		n.Split(steps, p.Ahead, schedule.Unroll)
 	}
 	if kept > 0 {
