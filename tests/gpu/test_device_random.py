@@ -1,8 +1,10 @@
 """Random numbers: bits that no schedule and no cut changes, torch's generator, graphs."""
 
+import math
+
 import pytest
 import torch
-from device import execute
+from device import DEVICE, execute
 
 from nvfuser_go import DataType, FusionDefinition
 
@@ -117,6 +119,20 @@ def test_dropout(p: float):
     torch.testing.assert_close(y, torch.where(kept, x, 0) * (0.0 if p == 1 else 1 / (1 - p)))
     share = kept.double().mean().item()
     assert abs(share - (1 - p)) <= 6 * (p * (1 - p) / x.numel()) ** 0.5
+
+
+@pytest.mark.parametrize("bound", [0.0, 0.1, 0.5, 1 - 2**-24, 1.0, math.inf, math.nan])
+def test_comparisons_are_those_of_the_numbers(bound: float):
+    """Kernels compare the bits of numbers that nothing else reads."""
+    shape = [33, 1001]
+    u, x = drawn(shape, torch.float32), torch.zeros(shape, device=DEVICE)
+    limit = u.flatten()[4].item() if bound == 0.5 else bound  # one that is drawn
+    for name in ("lt", "le", "gt", "ge"):
+        with FusionDefinition() as fd:
+            size = fd.define_tensor([-1, -1], True, dtype=D.Float).shape()
+            chance = fd.ops.uniform(0.0, 1.0, size, **STATE, dtype=D.Float)
+            fd.add_output(getattr(fd.ops, name)(chance, limit))
+        assert torch.equal(execute(fd, [x])[0].cpu(), getattr(torch, name)(u, limit)), name
 
 
 # ---- torch's generator ----
