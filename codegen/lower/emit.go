@@ -289,27 +289,31 @@ func (l *lowering) only(class core.AxisID) (value index, isLoop bool) {
 
 // open emits the loop of a class around body, if it is one.
 func (l *lowering) open(class core.AxisID, body func() error) error {
+	return l.openOf(class, l.extent(l.m.Promotion(class)), body)
+}
+
+// openOf emits a loop of n iterations.
+func (l *lowering) openOf(class core.AxisID, n index, body func() error) error {
 	value, isLoop := l.only(class)
 	if !isLoop {
 		l.loops[class] = value
 		return body()
 	}
-	q, p := l.m.Promotion(class), l.parallel(class)
 	unroll := kir.UnrollAuto
-	if _, isConst := l.t.ConstInt(l.extent(q)); isConst && unrolls(p) {
+	if _, isConst := l.t.ConstInt(n); isConst && unrolls(l.parallel(class)) {
 		unroll = kir.UnrollFull
 	}
 	var err error
 	around := l.serial
 	l.serial = &serialLoop{before: l.b.If(l.t.Bool(true), func() {}, nil)}
 	defer func() { l.serial = around }()
-	l.b.For(l.loopName(), l.t.Int(0), l.extent(q), l.t.Int(1), unroll, func(i index) {
+	l.b.For(l.loopName(), l.t.Int(0), n, l.t.Int(1), unroll, func(i index) {
 		l.loops[class], l.serial.value = i, i
 		if kept, ok := l.backward[class]; ok {
-			l.loops[class] = l.countDown(i, l.extent(q), kept)
+			l.loops[class] = l.countDown(i, n, kept)
 		}
 		if l.fast != nil {
-			l.fast.loops[kir.SymbolID(l.t.Tag(i).Val)] = l.t.Sub(l.extent(q), l.t.Int(1))
+			l.fast.loops[kir.SymbolID(l.t.Tag(i).Val)] = l.t.Sub(n, l.t.Int(1))
 		}
 		err = body()
 	})

@@ -147,6 +147,7 @@ type lowering struct {
 	keepings      map[core.ValID]*keeping // by both copies
 	backward      map[core.AxisID]int64   // how many iterations are kept, by classes of loops that begin with the last one of the others
 	keeping       *keeping                // a copy of it is being emitted
+	there         scalar.ID               // a condition that holds where statements are being emitted; None if there is none
 	keepingStep   keepingStep
 	keepingCache  kir.CacheHint // of its loads
 	keepingLast   scalar.ID
@@ -159,7 +160,7 @@ func newLowering(a *Analysis, o Options) *lowering {
 	}
 	b := kir.NewBuilder(o.Name, dtype.Int)
 	b.Kernel().Launch.Resident = a.s.ResidentBlocks()
-	l := &lowering{Analysis: a, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}, windows: map[core.ValID]*window{}, exchanged: map[core.ExprID]*exchange{}, results: map[kir.BufferID]fold{}, additions: map[kir.BufferID]*addition{}, alike: map[core.ExprID]bool{}, below: map[index]index{}, reads: map[core.ValID][]touch{}, writes: map[core.ValID][]touch{}}
+	l := &lowering{Analysis: a, there: scalar.None, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}, windows: map[core.ValID]*window{}, exchanged: map[core.ExprID]*exchange{}, results: map[kir.BufferID]fold{}, additions: map[kir.BufferID]*addition{}, alike: map[core.ExprID]bool{}, below: map[index]index{}, reads: map[core.ValID][]touch{}, writes: map[core.ValID][]touch{}}
 	l.arguments = newArguments(l)
 	return l
 }

@@ -20,6 +20,8 @@ import (
 // there is none; where to wait for them, and for the readers of a slot, is
 // decided with all other barriers (synchronise.go).
 //
+// Blocks that are dealt tiles in turn have their own number of iterations (dealt.go).
+//
 // If the loop is inside others, each of their iterations starts at slot 0.
 //
 // Registers have no index: there the tile in use is in slot 0 and those ahead follow in
@@ -128,13 +130,18 @@ func (l *lowering) pipelined(p *pipeline, body []*schedule.Nest, around []core.A
 	if err := l.prologue(p, load); err != nil {
 		return err
 	}
-	return l.open(p.class, func() error {
+	own := l.ownTiles(p, rest)
+	before := l.there
+	defer func() { l.there = before }()
+	return l.openOf(p.class, own.number, func() error {
 		i, ahead := l.loops[p.class], l.t.Int(int64(p.buffering.Prefetch))
 		l.moveUp(p)
 		if err := load(l.t.Add(i, ahead), ahead); err != nil {
 			return err
 		}
-		l.loops[p.class] = i
+		if l.loops[p.class] = i; own.there != nil {
+			l.there = own.there(i)
+		}
 		return l.block(rest, inside)
 	})
 }

@@ -33,6 +33,9 @@ func (l *lowering) conditions(tests []test) []scalar.ID {
 		if list[i] = l.t.Le(l.t.Int(0), x.value); x.below != scalar.None {
 			list[i] = l.t.Lt(l.firstOfVector(x), x.below)
 		}
+		if list[i] == l.there {
+			list[i] = l.t.Bool(true)
+		}
 	}
 	return list
 }
