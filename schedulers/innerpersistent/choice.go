@@ -117,9 +117,10 @@ func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 
 // isWhole reports whether rows have as many elements as all steps of p: nothing is tested for
 // the end of a row then. A test costs more than its instructions, as loads under a condition
-// are kept behind others.
+// are kept behind others. Where a thread has many elements in registers, that leaves room: all
+// loads of weights at once spill in a layer norm of 2048 elements.
 func (a *analysis) isWhole(p Params) bool {
-	return !p.Aligned && a.rows.Piece == a.rows.Length && p.capacity() == a.rows.Length
+	return !p.Aligned && (p.Shared || p.Steps*p.Vector <= fewElements) && a.rows.Piece == a.rows.Length && p.capacity() == a.rows.Length
 }
 
 // fit returns the parameters with the fewest threads a row that have room for the rows.
