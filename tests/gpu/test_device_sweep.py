@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 import torch
 from device import execute, on_device, put
-from sweep_cases import Case, accepted, cases
+from sweep_case import Case, accepted
+from sweep_cases import cases
 from sweep_reference import EITHER_ZERO, difference
 from sweep_values import LAYOUTS, TORCH, Tensor
 from test_sweep import RANDOM, TABLE, Program, expected, show, tensors

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from sweep_cases import Case, accepted, cases
+from sweep_case import Case, accepted
+from sweep_cases import cases
 from sweep_reference import EITHER_ZERO, difference, reference
 from sweep_values import LAYOUTS, TORCH, Tensor, describe, make, ran
 

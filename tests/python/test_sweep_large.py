@@ -1,7 +1,10 @@
 """Rows of the op table on tensors of many tiles: what is split among tiles and threads, and what is left over."""
 
 import pytest
-from sweep_cases import Case, Operands, accepted, by_parameters, indices
+from sweep_case import Case, accepted
+from sweep_elementwise import Operands
+from sweep_indexing import indices
+from sweep_reductions import by_parameters
 from sweep_values import LAYOUTS, NARROW, Tensor
 from test_sweep import RANDOM, TABLE, run, show
 

@@ -5,7 +5,8 @@ import math
 
 import pytest
 import torch
-from sweep_cases import NUMBERS, Operands
+from sweep_case import NUMBERS
+from sweep_elementwise import Operands
 from sweep_reference import EITHER_ZERO, difference, evaluate, result_type, wide
 from sweep_values import FLOATS, INTEGERS, TORCH, Tensor
 

@@ -6,7 +6,8 @@ are for it is taken go round from case to case, so that all of them meet all kin
 
 import pytest
 import torch
-from sweep_cases import Case, accepted, cases
+from sweep_case import Case, accepted
+from sweep_cases import cases
 from sweep_reference import EITHER_ZERO, difference
 from sweep_values import LAYOUTS, TORCH
 from test_sweep import RANDOM, SLICES, SUMMED, TABLE, Program, bounds, expected, show, tensors

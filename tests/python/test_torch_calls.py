@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from sweep_cases import Case, accepted, cases
+from sweep_case import Case, accepted
+from sweep_cases import cases
 from sweep_reference import difference
 from test_sweep import RANDOM, SLICES, TABLE, Program, show
 
