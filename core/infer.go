@@ -42,6 +42,14 @@ func (f *Fusion) require(i *Inference, op *OpInfo, cond, left, right scalar.ID, 
 	return nil
 }
 
+// reword gives what is required for v, the result of an operation within another one, the rules
+// of that one, in order: they name its arguments.
+func (f *Fusion) reword(v ValID, rules []string) {
+	for i := range f.exprs[f.vals[v].Def].Requires {
+		f.exprs[f.vals[v].Def].Requires[i].Text = rules[i]
+	}
+}
+
 // values prints two sizes for an error text: ", got 3 and 4".
 func (f *Fusion) values(left, right scalar.ID) string {
 	show := func(s scalar.ID) string {

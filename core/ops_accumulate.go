@@ -39,17 +39,23 @@ func expandIndexPutAccumulate(f *Fusion, op *OpInfo, args []Arg) ([]ValID, error
 	acc, index := args[0].Tensor, args[1].Tensor
 	if n := f.Rank(index); n > 1 && n == f.Rank(acc) {
 		var dims []int64
+		var rules []string // of sizes that only a call knows
 		for i := 1; i < n; i++ {
 			dims = append(dims, int64(i))
 			text := fmt.Sprintf("the size of dimension %d of index must be 1", i)
-			if size, ok := f.scalars.ConstInt(f.Shape(index)[i]); ok && size != 1 {
-				return nil, invalidArgument("%s(): %s, got %d", op.Name, text, size)
+			size := f.Shape(index)[i]
+			is, isConst := f.scalars.ConstValue(f.scalars.Eq(size, f.scalars.Int(1)))
+			if isConst && is.I == 0 {
+				return nil, invalidArgument("%s(): %s%s", op.Name, text, f.values(size, scalar.None))
+			} else if !isConst {
+				rules = append(rules, text)
 			}
 		}
 		var err error
 		if index, err = f.apply1(SqueezeOp, TensorOf(index), IntsOf(dims...)); err != nil {
 			return nil, err
 		}
+		f.reword(index, rules)
 	}
 	return f.appendExpr(op, []Arg{args[0], TensorOf(index), args[2]})
 }

@@ -306,7 +306,10 @@ func inferTakeAlongAxis(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 			continue
 		}
 		var err error
-		if axes[i], err = f.combineAxes(&inf, op, []ValID{v, index}, i); err != nil {
+		rule := func() string {
+			return fmt.Sprintf("sizes of dimension %d of arg and index must be equal, or one of them 1", i)
+		}
+		if axes[i], err = f.combine(&inf, op, []AxisID{f.Axes(v)[i], f.Axes(index)[i]}, rule); err != nil {
 			return inf, err
 		}
 	}

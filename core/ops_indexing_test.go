@@ -105,7 +105,7 @@ func TestTakeAlongAxis(t *testing.T) {
 	requireArray(t, evalCall(t, "take_along_axis", dense(x, array(dtype.Int, []int64{1, 2}, 2, 5)), []Given{givenInt(1)})[0], dtype.Float, []int64{2, 2}, 3, 0, 6, 0)
 	requireArray(t, evalCall(t, "take_along_axis", dense(array(dtype.Float, []int64{1, 2}, 7, 8), array(dtype.Int, []int64{2, 2}, 1, 0, 0, 0)), []Given{givenInt(-1)})[0], dtype.Float, []int64{2, 2}, 8, 7, 7, 7)
 	requireArray(t, evalCall(t, "take_along_axis", dense(array(dtype.Float, []int64{2, 1}, 7, 8), array(dtype.Int, []int64{2, 2}, 0, 1, 0, 0)), []Given{givenInt(1)})[0], dtype.Float, []int64{2, 2}, 7, 0, 8, 8)
-	require.EqualError(t, callError(t, "take_along_axis", dense(x, array(dtype.Int, []int64{3, 1}, 0, 0, 0)), []Given{givenInt(1)}), "take_along_axis(): sizes of dimension 0 must be equal, got 2 and 3")
+	require.EqualError(t, callError(t, "take_along_axis", dense(x, array(dtype.Int, []int64{3, 1}, 0, 0, 0)), []Given{givenInt(1)}), "take_along_axis(): sizes of dimension 0 of arg and index must be equal, or one of them 1, got 2 and 3")
 }
 
 func TestScatter(t *testing.T) {

@@ -194,6 +194,13 @@ def test_mistakes(options, shapes, types, error, text: str) -> None:
         definition(tensors, lambda ops, *args: ops.index_put_accumulate(*args), dynamic=False)
 
 
+def test_index_that_has_another_size_in_a_call(options) -> None:
+    tensors = [torch.zeros(4, 3, 2), torch.zeros(2, 1, 5, dtype=torch.int64), torch.zeros(2, 3, 2)]
+    fd = definition(tensors, lambda ops, *args: ops.index_put_accumulate(*args))
+    with pytest.raises(InvalidArgument, match="the size of dimension 2 of index must be 1, got 5"):
+        fd.execute(tensors, _enable_options=options)
+
+
 def test_sizes_that_differ_in_a_call(options) -> None:
     tensors = [torch.zeros(4, 3), torch.zeros(2, dtype=torch.int64), torch.zeros(2, 3)]
     fd = definition(tensors, lambda ops, *args: ops.index_put_accumulate(*args))
