@@ -129,7 +129,7 @@ func analyse(g *scheduler.Segment) *analysis {
 func find(g *scheduler.Segment) facts {
 	f := g.Fusion
 	refuse := func(rule string, v core.ValID, format string, args ...any) facts {
-		return facts{err: &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, rule, v, format, args...)}}}
+		return facts{err: scheduler.Refused(f, name, rule, v, format, args...)}
 	}
 	if err := scheduler.Check(f, name, func(c core.Class) bool { return scheduler.Maps(c) || isTaken(c) }); err != nil {
 		return facts{err: err}
@@ -253,8 +253,8 @@ func (a *analysis) lie() error {
 	last := len(p.Order) - 1
 	if at := slices.Index(p.Order, a.facts.dim); at < last && p.Extents[at] != 1 {
 		f := a.g.Fusion
-		return &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "strided", a.facts.reference,
-			"%s has rows along dimension %d, outside of dimension %d in memory", f.Name(a.facts.reference), a.facts.dim, p.Order[last])}}
+		return scheduler.Refused(f, name, "strided", a.facts.reference,
+			"%s has rows along dimension %d, outside of dimension %d in memory", f.Name(a.facts.reference), a.facts.dim, p.Order[last])
 	}
 	return nil
 }

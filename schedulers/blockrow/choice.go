@@ -3,7 +3,6 @@ package blockrow
 import (
 	"slices"
 
-	"nvfuser_go/core"
 	"nvfuser_go/schedulers/scheduler"
 )
 
@@ -60,8 +59,8 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	}
 	if len(all) == 0 {
 		f := a.g.Fusion
-		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "row too long", a.facts.reference,
-			"the rows of %s have %d elements, for which the registers of a block have no room", f.Name(a.facts.reference), length)}}
+		return nil, scheduler.Refused(f, name, "row too long", a.facts.reference,
+			"the rows of %s have %d elements, for which the registers of a block have no room", f.Name(a.facts.reference), length)
 	}
 	return a.attempts.First(all, all[len(all)-1])
 }
@@ -103,8 +102,8 @@ func (a *analysis) chooseSort(length, count int64, device scheduler.Device) ([]P
 	// Two arrays of records are exchanged, and elements take no more than one.
 	if p.Threads > int64(device.Threads) || capacity*a.facts.record > mostRecords || 3*capacity*a.facts.record > int64(device.Shared) {
 		f := a.g.Fusion
-		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "row too long", a.facts.reference,
-			"the rows of %s have %d elements, and a block sorts %d at most", f.Name(a.facts.reference), length, min(mostRecords/a.facts.record, sortElements*int64(device.Threads)))}}
+		return nil, scheduler.Refused(f, name, "row too long", a.facts.reference,
+			"the rows of %s have %d elements, and a block sorts %d at most", f.Name(a.facts.reference), length, min(mostRecords/a.facts.record, sortElements*int64(device.Threads)))
 	}
 	p.Rows = a.rowsOf(p, count, device)
 	return a.attempts.First([]Params{p}, p)

@@ -46,9 +46,9 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	}
 	if len(all) == 0 {
 		f := a.g.Fusion
-		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "accumulators", a.reference,
+		return nil, scheduler.Refused(f, name, "accumulators", a.reference,
 			"the rows that are reduced to %s have %d elements, for each of which a thread keeps %d registers and folds %d more: a block has not so many", f.Name(a.reference), a.rows.Length,
-			a.held[holding{persistence.Tight, true, false, false}].registers, a.columns)}}
+			a.held[holding{persistence.Tight, true, false, false}].registers, a.columns)
 	}
 	for k := range all {
 		all[k].Whole = all[k].capacity() == a.rows.Length

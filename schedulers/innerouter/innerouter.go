@@ -122,8 +122,8 @@ func analyse(g *scheduler.Segment) *analysis {
 			b := &analysis{g: g, facts: x, err: x.err}
 			if b.err == nil {
 				if b.rows, b.err = space.NewRows(b.g, b.reference, name); b.err == nil && b.rows.Piece < b.rows.Length {
-					b.err = &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(g.Fusion, name, "outer reduction", b.reference,
-						"%s is reduced along dimensions on both sides of one that is kept", g.Fusion.Name(b.reference))}}
+					b.err = scheduler.Refused(g.Fusion, name, "outer reduction", b.reference,
+						"%s is reduced along dimensions on both sides of one that is kept", g.Fusion.Name(b.reference))
 				}
 			}
 			if k == 0 || b.err == nil {
@@ -143,7 +143,7 @@ func analyse(g *scheduler.Segment) *analysis {
 func find(g *scheduler.Segment) (all []facts) {
 	f := g.Fusion
 	refuse := func(rule string, v core.ValID, format string, args ...any) []facts {
-		return []facts{{err: &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, rule, v, format, args...)}}}}
+		return []facts{{err: scheduler.Refused(f, name, rule, v, format, args...)}}
 	}
 	if err := scheduler.Check(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction }); err != nil {
 		return []facts{{err: err}}
@@ -152,10 +152,8 @@ func find(g *scheduler.Segment) (all []facts) {
 	if len(reductions) < 2 {
 		return refuse("operation", core.NoVal, "not both rows and columns are reduced")
 	}
-	for _, v := range reductions {
-		if e := f.Expr(f.Val(v).Def); core.MergeOp(e.Op) == nil {
-			return refuse("operation", v, "%s is the result of %s(), which cannot be computed in steps", f.Name(v), e.Called.Name)
-		}
+	if err := scheduler.CheckSteps(f, name, reductions); err != nil {
+		return []facts{{err: err}}
 	}
 	switch u, err := g.Uncovered(reductions[0]); {
 	case err != nil:
@@ -202,7 +200,7 @@ func factsOf(f *core.Fusion, reference core.ValID) (x facts, rows []core.ValID) 
 		}
 	}
 	if len(phases.Columns) == 0 {
-		x.err = &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "operation", core.NoVal, "no columns are reduced")}}
+		x.err = scheduler.Refused(f, name, "operation", core.NoVal, "no columns are reduced")
 		return x, rows
 	}
 	sf := s.Fusion()

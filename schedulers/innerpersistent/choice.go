@@ -3,7 +3,6 @@ package innerpersistent
 import (
 	"slices"
 
-	"nvfuser_go/core"
 	"nvfuser_go/schedulers/persistence"
 	"nvfuser_go/schedulers/scheduler"
 	"nvfuser_go/schedulers/space"
@@ -93,8 +92,8 @@ func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 	}
 	if len(all) == 0 {
 		f, h := a.g.Fusion, a.facts.held[holding{persistence.Tight, true, false}]
-		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "row too wide", a.facts.reference,
-			"the rows that are reduced to %s have %d elements, of each of which %d bytes are held: the registers of a block, or of a cluster if there are, have no room for so many", f.Name(a.facts.reference), a.rows.Length, h.bytes)}}
+		return nil, scheduler.Refused(f, name, "row too wide", a.facts.reference,
+			"the rows that are reduced to %s have %d elements, of each of which %d bytes are held: the registers of a block, or of a cluster if there are, have no room for so many", f.Name(a.facts.reference), a.rows.Length, h.bytes)
 	}
 	slices.Reverse(all) // the last one is the first that leaves registers free
 	a.join(&all[0], device)

@@ -238,7 +238,7 @@ func analyse(g *scheduler.Segment) *analysis {
 func find(g *scheduler.Segment) (x facts) {
 	f := g.Fusion
 	refuse := func(rule string, v core.ValID, format string, args ...any) facts {
-		return facts{err: &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, rule, v, format, args...)}}}
+		return facts{err: scheduler.Refused(f, name, rule, v, format, args...)}
 	}
 	if err := scheduler.Check(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction }); err != nil {
 		return facts{err: err}
@@ -256,10 +256,8 @@ func find(g *scheduler.Segment) (x facts) {
 	case phases.Last == 0:
 		return refuse("persistence", core.NoVal, "no element is needed after its row is reduced")
 	}
-	for _, v := range phases.Reductions {
-		if e := s.Fusion().Expr(s.Fusion().Val(v).Def); core.MergeOp(e.Op) == nil {
-			return refuse("operation", v, "%s is the result of %s(), which cannot be computed in steps", f.Name(v), e.Called.Name)
-		}
+	if err := scheduler.CheckSteps(s.Fusion(), name, phases.Reductions); err != nil {
+		return facts{err: err}
 	}
 	x.isOnline = slices.ContainsFunc(phases.Reductions, func(v core.ValID) bool { return len(s.Fusion().Expr(s.Fusion().Val(v).Def).Out) > 1 })
 	x.reference = scheduler.Reductions(f)[0]

@@ -231,7 +231,7 @@ func (a *analysis) steps(s *schedule.Scheduled, v core.ValID) (core.ValID, error
 		}
 	}
 	if !isShared || len(own) < 2 {
-		return v, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "loops", v, "%s is not reduced along the dimensions of the first reduction", f.Name(v))}}
+		return v, scheduler.Refused(f, name, "loops", v, "%s is not reduced along the dimensions of the first reduction", f.Name(v))
 	}
 	partial, err := s.RFactor(v, own)
 	if err != nil {

@@ -307,7 +307,7 @@ func (b *builder) steps() []int {
 func (b *builder) ofBlock(v core.ValID) ([]core.ValID, error) {
 	loop, f := b.s.Loop(v), b.s.Fusion()
 	if len(loop) != len(b.types) || f.Axis(loop[b.steps()[0]]).Kind != core.Reduce {
-		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "loops", v, "%s is not reduced along the dimensions of the first reduction", f.Name(v))}}
+		return nil, scheduler.Refused(f, name, "loops", v, "%s is not reduced along the dimensions of the first reduction", f.Name(v))
 	}
 	own := b.steps()
 	if at := b.place(schedule.TIDy); b.Blocks > 1 && at >= 0 {

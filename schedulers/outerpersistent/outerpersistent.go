@@ -138,7 +138,7 @@ func analyse(g *scheduler.Segment) *analysis {
 func find(g *scheduler.Segment) (x facts) {
 	f := g.Fusion
 	refuse := func(rule string, v core.ValID, format string, args ...any) facts {
-		return facts{err: &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, rule, v, format, args...)}}}
+		return facts{err: scheduler.Refused(f, name, rule, v, format, args...)}
 	}
 	if err := scheduler.Check(f, name, func(c core.Class) bool { return scheduler.Maps(c) || c == core.Reduction }); err != nil {
 		return facts{err: err}
@@ -159,10 +159,8 @@ func find(g *scheduler.Segment) (x facts) {
 			return refuse("persistence", core.NoVal, "no element is needed after its column is reduced")
 		}
 		phases.Reload = reload
-		for _, v := range phases.Reductions {
-			if e := s.Fusion().Expr(s.Fusion().Val(v).Def); core.MergeOp(e.Op) == nil {
-				return refuse("operation", v, "%s is the result of %s(), which cannot be computed in steps", f.Name(v), e.Called.Name)
-			}
+		if err := scheduler.CheckSteps(s.Fusion(), name, phases.Reductions); err != nil {
+			return facts{err: err}
 		}
 		for _, price := range persistence.Prices {
 			for _, isPacked := range []bool{false, true} {
@@ -235,8 +233,8 @@ func (a *analysis) measure() (err error) {
 		}
 	}
 	if a.columns == 1 {
-		return &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "inner reduction", a.reference,
-			"%s is reduced along the innermost dimension in memory", f.Name(a.reference))}}
+		return scheduler.Refused(f, name, "inner reduction", a.reference,
+			"%s is reduced along the innermost dimension in memory", f.Name(a.reference))
 	}
 	return nil
 }

@@ -16,10 +16,8 @@ func accept(g *scheduler.Segment) []core.Refusal {
 	if len(all) == 0 {
 		return []core.Refusal{scheduler.Refuse(f, name, "operation", core.NoVal, "nothing is reduced")}
 	}
-	for _, v := range all {
-		if e := f.Expr(f.Val(v).Def); core.MergeOp(e.Op) == nil {
-			return []core.Refusal{scheduler.Refuse(f, name, "operation", v, "%s is the result of %s(), which cannot be computed in steps", f.Name(v), e.Called.Name)}
-		}
+	if err := scheduler.CheckSteps(f, name, all); err != nil {
+		return scheduler.RefusalsOf(name, err)
 	}
 	return dependent(g, all)
 }

@@ -47,7 +47,7 @@ func (b *builder) schedule(all []core.ValID) error {
 	parts := make([]core.ValID, len(all))
 	for k, v := range all {
 		if !b.follows(v, loops) {
-			return &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(b.s.Fusion(), name, "loops", v, "%s is not reduced along the axes of the first reduction", b.s.Fusion().Name(v))}}
+			return scheduler.Refused(b.s.Fusion(), name, "loops", v, "%s is not reduced along the axes of the first reduction", b.s.Fusion().Name(v))
 		}
 		if parts[k], err = b.inSteps(v); err != nil {
 			return err

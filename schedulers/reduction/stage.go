@@ -108,7 +108,7 @@ func (b *builder) checkApart(all, below []core.ValID) error {
 	for _, v := range below {
 		for _, w := range b.operands(v) {
 			if !f.Val(w).Input && !isFree[w] {
-				return &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "loops", w, "%s is needed with what is reduced and with the results, in other loops", f.Name(w))}}
+				return scheduler.Refused(f, name, "loops", w, "%s is needed with what is reduced and with the results, in other loops", f.Name(w))
 			}
 		}
 	}

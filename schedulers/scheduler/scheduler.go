@@ -76,6 +76,22 @@ func Refuse(f *core.Fusion, by, rule string, v core.ValID, format string, args .
 	return r
 }
 
+// Refused returns one refusal as an error, a [Refusals].
+func Refused(f *core.Fusion, by, rule string, v core.ValID, format string, args ...any) error {
+	return &Refusals{[]core.Refusal{Refuse(f, by, rule, v, format, args...)}}
+}
+
+// CheckSteps refuses reductions of which parts cannot be merged, as threads have them. The
+// error is a [Refusals] of the scheduler called by.
+func CheckSteps(f *core.Fusion, by string, reductions []core.ValID) error {
+	for _, v := range reductions {
+		if e := f.Expr(f.Val(v).Def); core.MergeOp(e.Op) == nil {
+			return Refused(f, by, "operation", v, "%s is the result of %s(), which cannot be computed in steps", f.Name(v), e.Called.Name)
+		}
+	}
+	return nil
+}
+
 // Check returns why the scheduler called by does not take f, whatever its sizes: operations of
 // other classes than are allowed, or what no scheduler takes. The error is a [Refusals].
 func Check(f *core.Fusion, by string, allowed func(core.Class) bool) error {
@@ -146,7 +162,7 @@ func CheckClasses(f *core.Fusion, by string, allowed func(core.Class) bool) erro
 	for _, id := range f.Order() {
 		if e := f.Expr(id); !allowed(e.Op.Class) {
 			v := e.Out[0]
-			return &Refusals{[]core.Refusal{Refuse(f, by, "operation", v, "%s is the result of %s(), a %v operation", f.Name(v), e.Called.Name, e.Op.Class)}}
+			return Refused(f, by, "operation", v, "%s is the result of %s(), a %v operation", f.Name(v), e.Called.Name, e.Op.Class)
 		}
 	}
 	return nil

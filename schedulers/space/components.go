@@ -31,8 +31,8 @@ func Coverings(g *scheduler.Segment, by string) ([]*Space, error) {
 		p.Tensors = slices.DeleteFunc(p.Tensors, func(t Tensor) bool { return !in[t.Val] })
 		if all = append(all, p); !slices.Equal(p.Extents, all[0].Extents) {
 			f := g.Fusion
-			return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, by, "loops", p.Reference,
-				"%s has nothing in common with %s, and other sizes", f.Name(p.Reference), f.Name(all[0].Reference))}}
+			return nil, scheduler.Refused(f, by, "loops", p.Reference,
+				"%s has nothing in common with %s, and other sizes", f.Name(p.Reference), f.Name(all[0].Reference))
 		}
 	}
 	return all, nil

@@ -28,8 +28,8 @@ func Covering(g *scheduler.Segment, by string) (*Space, error) {
 func (c *covering) result(g *scheduler.Segment, by string) (*Space, error) {
 	if c.missing != core.NoVal {
 		f := g.Fusion
-		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, by, "reference", c.missing,
-			"%s has dimensions that output %s has not, and no other output has those of all tensors", f.Name(c.missing), f.Name(c.widest))}}
+		return nil, scheduler.Refused(f, by, "reference", c.missing,
+			"%s has dimensions that output %s has not, and no other output has those of all tensors", f.Name(c.missing), f.Name(c.widest))
 	}
 	return c.space, c.err
 }

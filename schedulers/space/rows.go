@@ -40,8 +40,8 @@ func NewRows(g *scheduler.Segment, reference core.ValID, by string) (*Rows, erro
 			inside = axes[d]
 		case inside != core.NoAxis && r.Piece > 1: // of another piece
 		case inside != core.NoAxis:
-			return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, by, "outer reduction", reference,
-				"%s is reduced along dimensions outside of dimension %d in memory", f.Name(reference), slices.Index(axes, inside))}}
+			return nil, scheduler.Refused(f, by, "outer reduction", reference,
+				"%s is reduced along dimensions outside of dimension %d in memory", f.Name(reference), slices.Index(axes, inside))
 		default:
 			r.Kept, r.Piece = k, r.Piece*n
 		}

@@ -45,7 +45,7 @@ const leastPiece = 64
 // Errors: a [scheduler.Refusals], if it has not two groups.
 func newLayout(f *core.Fusion, p *space.Space) (*layout, error) {
 	refuse := func(rule string, v core.ValID, format string, args ...any) (*layout, error) {
-		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, rule, v, format, args...)}}
+		return nil, scheduler.Refused(f, name, rule, v, format, args...)
 	}
 	groups, total := groupsOf(p)
 	if len(groups) < 2 {

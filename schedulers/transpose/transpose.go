@@ -132,8 +132,8 @@ func (a *analysis) recipe(q Params) string {
 func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	f, p := a.Segment.Fusion, a.layout.near
 	if n, least := p.Size(0, len(p.Extents)), int64(fewest*device.Processors); n < least {
-		return nil, &scheduler.Refusals{List: []core.Refusal{scheduler.Refuse(f, name, "few elements", p.Reference,
-			"%s has %d elements, and tiles are worth it from %d on", f.Name(p.Reference), n, least)}}
+		return nil, scheduler.Refused(f, name, "few elements", p.Reference,
+			"%s has %d elements, and tiles are worth it from %d on", f.Name(p.Reference), n, least)
 	}
 	all := a.layout.choose(device)
 	return a.First(all, all[len(all)-1])
