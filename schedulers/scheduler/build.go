@@ -70,6 +70,10 @@ func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(e
 	return s, checkRegisters(m)
 }
 
+// fewAlone is how many elements of an output one thread may compute alone: the columns of a
+// sum, if they are so few.
+const fewAlone = 16
+
 // checkOutputs refuses a schedule in which one thread computes a whole output while others
 // compute other tensors: nothing relates its loops to theirs. Three slices of 25 MB each took
 // three seconds that way.
@@ -86,9 +90,23 @@ func checkOutputs(m *schedule.Mapping) error {
 			return (p.IsBlock() || p.IsThread()) && !isOne(a)
 		})
 	}
+	isLarge := func(v core.ValID) bool {
+		elements := int64(1)
+		for _, a := range s.Loop(v) {
+			n, isConst := f.Scalars().ConstInt(f.Axis(a).Extent)
+			switch {
+			case isOne(a):
+			case !isConst || n > fewAlone:
+				elements = fewAlone + 1
+			default:
+				elements = min(elements*n, fewAlone+1)
+			}
+		}
+		return elements > fewAlone
+	}
 	var alone []core.ValID
 	for _, o := range f.Outputs() {
-		if !f.Val(o.Val).Input && !isSpread(o.Val) && slices.ContainsFunc(s.Loop(o.Val), func(a core.AxisID) bool { return !isOne(a) }) {
+		if !f.Val(o.Val).Input && !isSpread(o.Val) && isLarge(o.Val) {
 			alone = append(alone, o.Val)
 		}
 	}
