@@ -20,7 +20,7 @@ type tiles struct {
 // element of what is reduced.
 func (l *lowering) ownTiles(p *pipeline, body []*schedule.Nest) tiles {
 	all := tiles{number: l.tiles(p)}
-	if _, isBackward := l.backward[p.class]; isBackward || len(l.alias) > 0 || l.dimension(schedule.Cluster).used {
+	if _, isBackward := l.backward[p.class]; isBackward || unrolls(l.parallel(p.class)) || len(l.alias) > 0 || l.dimension(schedule.Cluster).used {
 		return all
 	}
 	var of *dealt
