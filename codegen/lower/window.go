@@ -30,6 +30,7 @@ type window struct {
 	vectors      int64        // of a row
 	origin       []index      // where the box begins along the axes
 	pitch, phase index        // of rows in shared memory: distance, and where the first one begins
+	gap          int64        // elements left out after as many rows as a vector has elements
 }
 
 // A windowAxis is some axes of an input next to each other that memory goes on along without a
@@ -123,10 +124,13 @@ func (l *lowering) newWindow(v core.ValID) error {
 	if w.row >= 0 {
 		step = l.t.Mod(from.Stride[w.axes[w.row].last], width)
 	}
+	if n, isConst := l.t.ConstInt(step); isConst && n == 0 && w.row >= 0 {
+		w.gap = w.width // else these rows are whole passes of all banks apart: vectors of a column would lie in one
+	}
 	w.pitch = l.t.Add(l.t.Int(w.vectors*w.width), step)
 	w.phase = l.t.Mod(w.access(l, w.origin, 1).Index, width)
 	// Vectors begin up to their width before the first element of a row.
-	last := l.t.Facts(w.phase).Hi + (w.vectors+1)*w.width
+	last := l.t.Facts(w.phase).Hi + (w.vectors+1)*w.width + (w.rows-1)/w.width*w.gap
 	id := l.b.Buffer(name, kir.Shared, from.DType, l.t.Int(w.rows), l.t.Int(last))
 	to := &l.b.Kernel().Buffers[id]
 	to.Stride[0], to.Size = w.pitch, l.t.Int((w.rows-1)*l.t.Facts(w.pitch).Hi+last)
@@ -191,9 +195,11 @@ func (l *lowering) box(v core.ValID, w *window) (least, most []index, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	w.findAxes(l, coords, func(x index) bool {
-		_, isConst := l.between(inner.of(x, false), inner.of(x, true))
-		return isConst
+	w.findAxes(l, coords, func(x index) int64 {
+		if n, isConst := l.between(inner.of(x, false), inner.of(x, true)); isConst {
+			return n
+		}
+		return -1
 	})
 	for _, x := range w.along(l, coords) {
 		least, most = append(least, inner.of(x, false)), append(most, inner.of(x, true))
@@ -201,16 +207,24 @@ func (l *lowering) box(v core.ValID, w *window) (least, most []index, err error)
 	return least, most, nil
 }
 
-// findAxes finds the axes of w: those of the input, of which coords are the indices, but with outer
-// ones next to them that memory goes on along where a block has not some of them, as isKnown says.
-func (w *window) findAxes(l *lowering, coords []index, isKnown func(x index) bool) {
+// findAxes finds the axes of w: those of the input, of which coords are the indices, but as one those
+// next to each other that memory goes on along where a block has a part of both that is no box.
+// count is how many values an index has in a block; -1: it is not known.
+func (w *window) findAxes(l *lowering, coords []index, count func(x index) int64) {
 	from := &l.b.Kernel().Buffers[w.source]
 	for last := len(coords) - 1; last >= 0; {
 		a := windowAxis{last, last, from.Shape[last]}
-		for x := coords[last]; a.first > 0 && !isKnown(x) && from.Stride[a.first-1] == l.t.Mul(a.extent, from.Stride[last]); {
-			a.first--
-			x = l.t.Add(l.t.Mul(coords[a.first], a.extent), x)
-			a.extent = l.t.Mul(a.extent, from.Shape[a.first])
+		for x := coords[last]; a.first > 0 && from.Stride[a.first-1] == l.t.Mul(a.extent, from.Stride[last]); {
+			outer := coords[a.first-1]
+			both := l.t.Add(l.t.Mul(outer, a.extent), x)
+			inside, outside, all := count(x), count(outer), count(both)
+			if n, isConst := l.t.ConstInt(a.extent); isConst { // a block may have places beyond the end
+				inside = min(inside, n)
+			}
+			if isBox := outside >= 0 && (all < 0 || all >= inside*outside); inside >= 0 && (isBox || all < 0) {
+				break
+			}
+			a.first, x, a.extent = a.first-1, both, l.t.Mul(a.extent, from.Shape[a.first-1])
 		}
 		w.axes = slices.Insert(w.axes, 0, a)
 		last = a.first - 1
@@ -251,7 +265,12 @@ func (w *window) place(l *lowering, coords []index) []index {
 	if w.row >= 0 {
 		row = l.t.Sub(coords[w.row], w.origin[w.row])
 	}
-	return []index{row, l.t.Add(l.t.Add(w.phase, l.t.Int(w.width)), l.t.Sub(coords[column], w.origin[column]))}
+	return []index{row, l.t.Add(l.t.Add(w.phase, l.t.Int(w.width)), l.t.Add(w.gaps(l, row), l.t.Sub(coords[column], w.origin[column])))}
+}
+
+// gaps returns the elements left out before a row.
+func (w *window) gaps(l *lowering, row index) index {
+	return l.t.Mul(l.t.FloorDiv(row, l.t.Int(w.width)), l.t.Int(w.gap))
 }
 
 // A piece is the vector of a window that a thread loads in an iteration of its own.
@@ -282,8 +301,11 @@ func (l *lowering) load(v core.ValID, w *window) error {
 			do(i, w.piece(l, l.t.Add(thread, l.t.Mul(i, l.t.Int(threads)))))
 		})
 	}
+	isAligned := true
 	whole := func(do func(i index, dst, src kir.Access)) {
 		each(kir.UnrollFull, func(i index, p piece) {
+			from, to := w.access(l, p.from, w.width), l.b.Vector(int(w.width), l.buffers[v], p.to...)
+			isAligned = isAligned && l.isAligned(&from, int(w.width)) && l.isAligned(&to, int(w.width))
 			l.b.If(l.t.And(p.exists, p.isWhole), func() {
 				do(i, l.b.Vector(int(w.width), l.buffers[v], p.to...), w.access(l, p.from, w.width))
 			}, nil)
@@ -304,6 +326,9 @@ func (l *lowering) load(v core.ValID, w *window) error {
 				l.b.Add(kir.Move{Dst: l.b.Vector(int(w.width), l.buffers[v], p.to...), Src: l.b.Vector(int(w.width), id, i, l.t.Int(0))})
 			}, nil)
 		})
+	}
+	if !isAligned {
+		return l.refuse("window", v, "%s holds a window, and the vectors of a block, of tiles that are no multiple of %d elements, are not known to be aligned", l.f.Name(v), w.width)
 	}
 	isEdge := l.t.Not(w.isInside(l))
 	l.b.If(isEdge, func() {
@@ -347,7 +372,7 @@ func (w *window) piece(l *lowering, k index) piece {
 	first := w.access(l, from, 1).Index
 	from[column] = l.t.Add(l.t.Sub(aligned(first), first), from[column])
 	begin := l.t.Mul(row, w.pitch)
-	at := aligned(l.t.Add(l.t.Add(w.phase, n), begin))
+	at := aligned(l.t.Add(l.t.Add(w.phase, n), l.t.Add(w.gaps(l, row), begin)))
 	// Inside, vectors go on in memory where the row ends.
 	beyond := l.t.Select(w.isInside(l), l.t.Int(0), l.t.Int(w.width-1))
 	isWhole := l.t.Lt(from[column], l.t.Sub(w.columns(), beyond))

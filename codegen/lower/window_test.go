@@ -3,6 +3,7 @@ package lower
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +60,7 @@ func (x turn) schedule(t *testing.T, s *schedule.Scheduled) {
 func TestWindows(t *testing.T) {
 	n := number("LOWER_WINDOWS", 150)
 	seed := number("LOWER_SEED", 3)
+	refused := 0 // a shift of columns by numbers that are reduced already
 	for k := range n {
 		r := rand.New(rand.NewPCG(seed, uint64(k)))
 		pick := func(of ...int64) int64 { return of[r.IntN(len(of))] }
@@ -85,6 +87,11 @@ func TestWindows(t *testing.T) {
 		if hasGaps {
 			contiguity = strings.TrimSuffix(contiguity, "yes, yes") + "no, yes"
 		}
+		isStatic := false
+		if r.IntN(2) == 0 && slices.Min(sizes) > 2 && !hasGaps { // so that rows may be known to be of whole vectors
+			isStatic = true
+			dims = strings.Trim(strings.ReplaceAll(fmt.Sprint(sizes), " ", ", "), "[]")
+		}
 		text := fmt.Sprintf("%%0 = tensor %s [%s] contiguity=[%s]\n%%1 = permute %%0 dims=[%s]\noutput %%1\n", kind, dims, contiguity, order)
 		s := parsed(t, text)
 		f := s.Fusion().Clone()
@@ -101,6 +108,11 @@ func TestWindows(t *testing.T) {
 			in.Storage = step + 1
 		}
 		_, err := checkWith(s, f, inputs, Options{Alignment: aligned16})
+		if isStatic && err != nil && strings.Contains(err.Error(), "of tiles that are no multiple of") {
+			refused++
+			continue
+		}
 		require.NoError(t, err, "program %d: %+v %v %v\n%s", k, x, sizes, inputs[0].Strides, text)
 	}
+	require.LessOrEqual(t, refused, int(n)/20)
 }

@@ -171,16 +171,72 @@ func (q *problem) equate(a, b footprint) {
 	overlap := interval{-int64(a.width - 1), int64(b.width - 1)}
 	q.add(q.t.Sub(a.index, b.index), overlap)
 	buffer := &q.p.k.Buffers[a.buffer]
-	if len(a.coords) != len(b.coords) || !q.isNested(buffer) || a.width+b.width > 2 && !q.isWithinRow(buffer, a, b) {
+	if len(a.coords) != len(b.coords) || !q.isNested(buffer) {
 		return
 	}
-	for i := range a.coords {
+	last := len(a.coords) - 1
+	x, y := a.coords, b.coords
+	if a.width+b.width > 2 && !q.isWithinRow(buffer, a, b) {
+		from, ends := q.rowsOf(buffer, a, b)
+		if from < 0 {
+			return
+		}
+		last = from
+		x, y = append(slices.Clone(x[:from]), ends[0]), append(slices.Clone(y[:from]), ends[1])
+	}
+	for i := range x {
 		window := interval{}
-		if i == len(a.coords)-1 {
+		if i == last {
 			window = overlap
 		}
-		q.add(q.t.Sub(a.coords[i], b.coords[i]), window)
+		q.add(q.t.Sub(x[i], y[i]), window)
 	}
+}
+
+// rowsOf returns from which axis on rows go on in memory one where the other ends, so that the
+// conditions of a and b say of each that it does not go beyond the last of those, and where they
+// begin, counted in elements along all of these axes; -1: there is none.
+func (q *problem) rowsOf(buffer *kir.Buffer, a, b footprint) (from int, begin [2]scalar.ID) {
+	last := len(buffer.Shape) - 1
+	if n, ok := q.t.ConstInt(buffer.Stride[last]); !ok || n != 1 || a.span == kir.InMemory || b.span == kir.InMemory {
+		return -1, begin
+	}
+	begin, extent := [2]scalar.ID{a.coords[last], b.coords[last]}, buffer.Shape[last]
+	for from = last; ; from-- {
+		if q.isBelow(a, begin[0], extent) && q.isBelow(b, begin[1], extent) {
+			return from, begin
+		}
+		if from == 0 || buffer.Stride[from-1] != extent {
+			return -1, begin
+		}
+		for i, f := range []footprint{a, b} {
+			begin[i] = q.t.Add(q.t.Mul(f.coords[from-1], extent), begin[i])
+		}
+		extent = q.t.Mul(extent, buffer.Shape[from-1])
+	}
+}
+
+// isBelow reports whether a condition of f says that its elements, from begin on, end before
+// extent.
+func (q *problem) isBelow(f footprint, begin, extent scalar.ID) bool {
+	if f.width == 1 {
+		return true
+	}
+	beyond := q.t.Sub(q.t.Add(begin, q.t.Int(int64(f.width-1))), extent)
+	for conds := slices.Clone(f.conds); len(conds) > 0; conds = conds[1:] {
+		args := q.t.Args(conds[0])
+		switch q.t.Op(conds[0]) {
+		case scalar.Lt:
+			if !q.t.Type(args[0]).IsBool() && q.t.Sub(args[0], args[1]) == beyond {
+				return true
+			}
+		case scalar.Select:
+			if n, ok := q.t.ConstInt(args[2]); ok && n == 0 { // both hold
+				conds = append(conds, args[:2]...)
+			}
+		}
+	}
+	return false
 }
 
 // isWithinRow reports whether vectors are along the last axis and do not go on
