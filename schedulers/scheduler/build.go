@@ -76,7 +76,8 @@ const fewAlone = 16
 
 // checkOutputs refuses a schedule in which one thread computes a whole output while others
 // compute other tensors: nothing relates its loops to theirs. Three slices of 25 MB each took
-// three seconds that way.
+// three seconds that way. Loops that it has in common with what many threads compute are
+// none: the rows of a block, whose sums one thread stores.
 func checkOutputs(m *schedule.Mapping) error {
 	s := m.Scheduled()
 	f := s.Fusion()
@@ -90,12 +91,20 @@ func checkOutputs(m *schedule.Mapping) error {
 			return (p.IsBlock() || p.IsThread()) && !isOne(a)
 		})
 	}
+	related := map[core.AxisID]bool{}
+	for _, v := range s.Tensors() {
+		for _, a := range s.Loop(v) {
+			if isSpread(v) {
+				related[m.LoopClass(a)] = true
+			}
+		}
+	}
 	isLarge := func(v core.ValID) bool {
 		elements := int64(1)
 		for _, a := range s.Loop(v) {
 			n, isConst := f.Scalars().ConstInt(f.Axis(a).Extent)
 			switch {
-			case isOne(a):
+			case isOne(a) || related[m.LoopClass(a)]:
 			case !isConst || n > fewAlone:
 				elements = fewAlone + 1
 			default:
@@ -110,8 +119,7 @@ func checkOutputs(m *schedule.Mapping) error {
 			alone = append(alone, o.Val)
 		}
 	}
-	isParallel := slices.ContainsFunc(s.Tensors(), isSpread)
-	if len(alone) == 0 || !isParallel {
+	if len(alone) == 0 || len(related) == 0 {
 		return nil
 	}
 	return &schedule.Refused{Refusal: core.Refusal{Rule: "loops", Tensor: f.Name(alone[0]), Sentence: fmt.Sprintf(
