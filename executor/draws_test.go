@@ -54,7 +54,7 @@ output %4
 		n, m int64
 		by   uint64
 	}{{0, 0, 0}, {5, 7, 8}, {0, 7, 8}, {5, 0, 4}, {3_000_000, 7, 16}} {
-		plan, err := e.Plan([]executor.Input{vector(0x1000, test.n), vector(0x100000000, test.m)})
+		plan, err := e.Plan([]executor.Input{vector(0x1000, test.n), vector(addressOf(1), test.m)})
 		requireNoError(t, err)
 		require.Equal(t, test.by, plan.Device.Draws, "%d and %d", test.n, test.m)
 	}
