@@ -148,6 +148,9 @@ func (l *layout) choose(device scheduler.Device) []Params {
 			all = append(all, q)
 		}
 	}
+	if e > 1 && p.Blocks > 1 && (p.Inner || p.Lanes == 1) {
+		add(l.singly(device))
+	}
 	if p.Staged { // what is needed beside the elements and beside the results cannot follow both
 		p.Staged, p.Blocks = false, 1
 		add(p)
@@ -156,6 +159,17 @@ func (l *layout) choose(device scheduler.Device) []Params {
 	add(p)
 	add(l.simplest())
 	return all
+}
+
+// singly returns the parameters for single elements. Vectors are refused down a column of a
+// tensor that may have more of them, and where a thread has whole rows and leaves them to
+// others; one block would have all of a sum that many are to share then.
+func (l *layout) singly(device scheduler.Device) Params {
+	read, _ := l.Traffic(1)
+	if l.isInner() {
+		return l.inner(1, max(read, 1), max(rowVectors, rowElements), device)
+	}
+	return l.outer(1, max(read, 1), device)
 }
 
 // aligned returns how many elements the steps of rows have that begin where memory is aligned;
