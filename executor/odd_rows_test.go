@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,41 +98,37 @@ func randomRows(t testing.TB, r *rand.Rand, isLong bool) *fusionfuzz.Case {
 // TestDeviceRows has random programs on rows planned for a device: those that begin where memory
 // is aligned, in another place of each row, among them. DEVICE_ROWS is how many, DEVICE_SEED says which.
 func TestDeviceRows(t *testing.T) {
-	n, seed := setting("DEVICE_ROWS", 150), uint64(setting("DEVICE_SEED", 5))
-	aligned := 0
-	for k := range n {
-		r := rand.New(rand.NewPCG(seed, uint64(k)))
-		c := randomRows(t, r, false)
-		s := newStage(t)
+	n := setting("DEVICE_ROWS", 150)
+	aligned := checkRows(t, n, false, "scheduler_verbose", func(s *stage, r *rand.Rand) (candidate int) {
 		s.driver.Present[0].Processors = 1 + r.IntN(3)
-		ok, err := s.check(s.executor(c.Fusion), c, []int{0, 0, 0, 1}[r.IntN(4)], never)
-		require.True(t, ok, "program %d: %v\n%s", k, err, c.Fusion)
-		if s.plan != nil {
-			if choice, _ := s.plan.Inspection().Show("scheduler_verbose"); strings.Contains(choice, "from where memory is aligned") {
-				aligned++
-			}
-		}
-		if t.Failed() {
-			t.Fatalf("program %d\n%s", k, c.Fusion)
-		}
-	}
-	t.Log(aligned)
+		return []int{0, 0, 0, 1}[r.IntN(4)]
+	}, "from where memory is aligned")
 	require.Greater(t, aligned, n/6)
 }
 
 // TestDeviceLongRows is the same of rows that are in registers of clusters. DEVICE_LONG_ROWS is how many.
 func TestDeviceLongRows(t *testing.T) {
-	n, seed := setting("DEVICE_LONG_ROWS", 12), uint64(setting("DEVICE_SEED", 5))
-	aligned := 0
+	aligned := checkRows(t, setting("DEVICE_LONG_ROWS", 12), true, "scheduler_params", func(s *stage, _ *rand.Rand) (candidate int) {
+		s.driver.Present[0].ThreadsPerBlock = 256
+		return 0
+	}, "from where memory is aligned", "in each of")
+	require.Positive(t, aligned)
+}
+
+// checkRows checks n random programs, each on a device that prepare sets up and by the candidate that
+// it returns, and returns of how many the choice, as it is shown, says all of the words.
+func checkRows(t *testing.T, n int, isLong bool, shown string, prepare func(s *stage, r *rand.Rand) (candidate int), words ...string) (aligned int) {
+	seed := uint64(setting("DEVICE_SEED", 5))
 	for k := range n {
 		r := rand.New(rand.NewPCG(seed, uint64(k)))
-		c := randomRows(t, r, true)
+		c := randomRows(t, r, isLong)
 		s := newStage(t)
-		s.driver.Present[0].ThreadsPerBlock = 256
-		ok, err := s.check(s.executor(c.Fusion), c, 0, never)
+		candidate := prepare(s, r)
+		ok, err := s.check(s.executor(c.Fusion), c, candidate, never)
 		require.True(t, ok, "program %d: %v\n%s", k, err, c.Fusion)
 		if s.plan != nil {
-			if choice, _ := s.plan.Inspection().Show("scheduler_params"); strings.Contains(choice, "from where memory is aligned") && strings.Contains(choice, "in each of") {
+			choice, _ := s.plan.Inspection().Show(shown)
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(choice, w) }) {
 				aligned++
 			}
 		}
@@ -140,5 +137,5 @@ func TestDeviceLongRows(t *testing.T) {
 		}
 	}
 	t.Log(aligned)
-	require.Positive(t, aligned)
+	return aligned
 }

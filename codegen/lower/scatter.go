@@ -234,7 +234,9 @@ func (y *listedSum) listed(from, to index, k, abreast int, place func(j index) i
 			}
 		}
 		for i, slice := range slices {
-			err = y.conditional(before[i], func() error { y.add(slice); return nil })
+			if err = y.conditional(before[i], func() error { y.add(slice); return nil }); err != nil {
+				return
+			}
 		}
 	})
 	return err

@@ -93,10 +93,11 @@ func checkOutputs(m *schedule.Mapping) error {
 	}
 	related := map[core.AxisID]bool{}
 	for _, v := range s.Tensors() {
+		if !isSpread(v) {
+			continue
+		}
 		for _, a := range s.Loop(v) {
-			if isSpread(v) {
-				related[m.LoopClass(a)] = true
-			}
+			related[m.LoopClass(a)] = true
 		}
 	}
 	isLarge := func(v core.ValID) bool {
