@@ -33,9 +33,11 @@ ENDS = {
 
 @pytest.mark.parametrize("what", ENDS)
 def test_exit_while_daemon_threads_run_phases(what: str) -> None:
-    """The threads call torch only within runs: calls of their own abort the process, without fusions too."""
+    """The threads call torch only within runs: calls of their own abort the process, without fusions too. So outputs
+    are kept, as freeing one is such a call: 4 of 60 processes aborted there, and none of 240 that keep them.
+    """
     code = f"""
-    executed = [program(i) for i in range(6)]
+    executed, kept = [program(i) for i in range(6)], []
     inputs = [p.inputs() for p in executed]
     for p in executed:
         p.check(simulate=True)
@@ -44,15 +46,14 @@ def test_exit_while_daemon_threads_run_phases(what: str) -> None:
     def work(i):
         k = 6 * 1000 * i
         while True:
-            {ENDS[what]}
+            kept.append({ENDS[what]})
 
     for i in range(6):
         threading.Thread(target=work, args=(i,), daemon=True).start()
     time.sleep(0.3)
     print("leaving", flush=True)
     """
-    # Outputs that nobody keeps are freed by torch after a run, where it may abort as well: once in some 30 processes,
-    # where all did before runs were waited for.
+    # One may abort all the same, where all did before runs were waited for.
     ended = [run(code) for _ in range(3)]
     aborted = [done for done in ended if done.returncode]
     assert len(aborted) <= 1
