@@ -306,9 +306,7 @@ func (l *lowering) load(v core.ValID, w *window) error {
 		each(kir.UnrollFull, func(i index, p piece) {
 			from, to := w.access(l, p.from, w.width), l.b.Vector(int(w.width), l.buffers[v], p.to...)
 			isAligned = isAligned && l.isAligned(&from, int(w.width)) && l.isAligned(&to, int(w.width))
-			l.b.If(l.t.And(p.exists, p.isWhole), func() {
-				do(i, l.b.Vector(int(w.width), l.buffers[v], p.to...), w.access(l, p.from, w.width))
-			}, nil)
+			l.b.If(l.t.And(p.exists, p.isWhole), func() { do(i, to, from) }, nil)
 		})
 	}
 	cache, last := l.cacheOf(v)

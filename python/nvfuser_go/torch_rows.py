@@ -264,13 +264,12 @@ def sum_parts(index: Tensor, order: Tensor, value: Tensor, size: int) -> Tensor:
     result = torch.zeros(shape, dtype=wide, device=value.device)
     if result.numel() == 0:
         return result
-    index = index.view(torch.int64) if index.dtype is torch.uint64 else index.long()
-    numbers = order[: 64 * shape[0]].view(-1, 64)
-    is_some = (numbers >= 0) & (numbers < order.shape[0])
-    ends = index[torch.where(is_some, numbers, 0)[:, [0, -1]]]
-    is_whole = is_some[:, 0] & is_some[:, -1] & (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0) & (ends[:, 0] < size)
+    numbers, is_some = _positions(order[: 64 * shape[0]].view(-1, 64), order.shape[0])
+    positions, valid = _positions(index, size)
+    ends = numbers[:, [0, -1]]
+    is_whole = is_some[:, [0, -1]].all(1) & valid[ends].all(1) & (positions[ends[:, 0]] == positions[ends[:, 1]])
     of = torch.where(is_some & is_whole[:, None], torch.arange(shape[0], device=value.device)[:, None], -1).flatten()
-    slices = _slices(value, torch.where(is_some, numbers, 0).flatten())
+    slices = _slices(value, numbers.flatten())
     return index_put_accumulate(result, of, slices.to(wide))
 
 
@@ -288,9 +287,9 @@ def sum_slices(acc: Tensor, order: Tensor, begin: Tensor, value: Tensor, parts: 
     of = torch.where(ends[:, 0] == ends[:, 1], ends[:, 0], -1)  # by part, where it is whole
     in_part = torch.zeros(count, dtype=torch.bool, device=acc.device)
     in_part[: some.numel()] = (of >= 0).repeat_interleave(64)
-    is_some = (order >= 0) & (order < count) & ~in_part
-    value = _slices(value, torch.where(is_some, order, 0))
-    places = torch.cat([torch.where(is_some, places, -1), of])
+    listed, is_some = _positions(order, count)
+    value = _slices(value, listed)
+    places = torch.cat([torch.where(is_some & ~in_part, places, -1), of])
     return index_put_accumulate(acc.to(parts.dtype), places, torch.cat([value.to(parts.dtype), parts])).to(acc.dtype)
 
 

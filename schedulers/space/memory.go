@@ -27,28 +27,13 @@ func (p *Space) Outside(t *Tensor, k int) int {
 // place k, or has one element for all of both.
 func (t *Tensor) GoesOn(j, k int) bool {
 	pair := Tensor{along: [][]piece{t.along[j], t.along[k]}}
-	return pair.isLinear(0, 2)
+	return pair.isLinear(0, 2, false)
 }
 
 // IsDense reports whether t lies in memory along the places from from to before end, in their order,
 // in equal steps without a gap, for all inputs that the definition takes.
 func (t *Tensor) IsDense(from, end int) bool {
-	next := int64(0)
-	for k := end - 1; k >= from; k-- {
-		for i := len(t.along[k]) - 1; i >= 0; i-- {
-			x := t.along[k][i]
-			switch {
-			case x.extent == 1:
-				continue
-			case next == 0:
-				next = x.stride
-			case !x.isDense || x.stride != next:
-				return false
-			}
-			next *= x.extent
-		}
-	}
-	return !t.isOpaque && !t.isPart
+	return !t.isOpaque && !t.isPart && t.isLinear(from, end, true)
 }
 
 // IsFull reports whether t has an element of its own for each point of p.

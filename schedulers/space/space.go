@@ -387,7 +387,7 @@ func (p *Space) Size(from, end int) int64 {
 func (p *Space) Breaks() []int {
 	var places []int
 	for k := 1; k < len(p.Order); k++ {
-		if p.Extents[k-1] > 1 && slices.ContainsFunc(p.Tensors, func(t Tensor) bool { return !t.isOpaque && !t.isLinear(k-1, k+1) }) {
+		if p.Extents[k-1] > 1 && slices.ContainsFunc(p.Tensors, func(t Tensor) bool { return !t.isOpaque && !t.isLinear(k-1, k+1, false) }) {
 			places = append(places, k)
 		}
 	}

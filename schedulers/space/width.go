@@ -131,7 +131,7 @@ func (p *Space) PitchOf(from int, e, rows int64) Pitch {
 		if isOutside {
 			requests = 1
 		}
-		if t.isOpaque || !t.isLinear(0, from) || !t.isLinear(from, len(t.along)) {
+		if t.isOpaque || !t.isLinear(0, from, false) || !t.isLinear(from, len(t.along), false) {
 			divisions = requests
 		}
 		if from > 0 && t.IsConstant(0, from) {
@@ -274,8 +274,9 @@ func (t *Tensor) IsConstant(from, end int) bool {
 }
 
 // isLinear reports whether t goes along the places from to before end in equal
-// steps, so that their merged index need not be taken apart.
-func (t *Tensor) isLinear(from, end int) bool {
+// steps, so that their merged index need not be taken apart: for these sizes, or always, for all
+// inputs that the definition takes.
+func (t *Tensor) isLinear(from, end int, always bool) bool {
 	step := int64(-1)
 	for k := end - 1; k >= from; k-- {
 		for i := len(t.along[k]) - 1; i >= 0; i-- {
@@ -283,7 +284,7 @@ func (t *Tensor) isLinear(from, end int) bool {
 			switch {
 			case x.extent == 1:
 				continue
-			case step >= 0 && x.stride != step:
+			case step >= 0 && (x.stride != step || always && !x.isDense):
 				return false
 			}
 			step = x.stride * x.extent
