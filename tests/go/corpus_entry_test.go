@@ -75,8 +75,11 @@ var randomState = core.RandomState{Seed: 1234, Offset: 8}
 // readEntries parses the archives.
 func readEntries(pattern string) ([]*entry, error) {
 	files, err := filepath.Glob(pattern)
-	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("no archive matches %s: %w", pattern, err)
+	if err != nil {
+		return nil, fmt.Errorf("pattern %s: %w", pattern, err)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("no archive matches %s in tests/go", pattern)
 	}
 	var all []*entry
 	var problems []error

@@ -387,6 +387,9 @@ def test_counters_of_a_graph_beside_those_of_its_stream(first: str):
 def test_counters_of_a_stream_that_begins_during_a_capture():
     work = Counting()
     captured, other = started(2)
+    with torch.cuda.stream(other):  # during the capture torch allocates no memory for it, but gives out what is free
+        for size in [1, 256 << 20]:
+            torch.empty(size, dtype=torch.uint8, device=DEVICE)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=captured):
         out = work.run()
