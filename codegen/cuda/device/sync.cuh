@@ -143,16 +143,18 @@ __device__ inline T* ofPeer(T* p, int rank) {
 // Other blocks see it by tellStart() and waitForStarts().
 __device__ inline void expectArrivals(long long* word, int bytes) {
 #ifdef __CUDA_ARCH__
-  if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {
-    const unsigned address = (unsigned)__cvta_generic_to_shared(word);
+  const unsigned address = (unsigned)__cvta_generic_to_shared(word);
+  const bool first = threadIdx.x + threadIdx.y + threadIdx.z == 0;
+  if (first)
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address) : "memory");
+  __syncwarp(); // the barrier is made by an instruction of the warp, which racecheck takes for another lane's
+  if (first)
     asm volatile(
         "{.reg .b64 state;\n"
-        "mbarrier.init.shared::cta.b64 [%0], 1;\n"
         "mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;\n"
         "fence.mbarrier_init.release.cluster;}" ::"r"(address),
         "r"(bytes)
         : "memory");
-  }
 #endif
 }
 
@@ -172,7 +174,6 @@ __device__ inline void waitForArrivals(long long* word) {
         : "r"(address)
         : "memory");
   } while (!done);
-  __syncwarp(); // what a lane has sent to its own block: racecheck takes nothing else for an order within a warp
 #else
   host::clusterBarrier();
 #endif
