@@ -348,14 +348,18 @@ func (p *printer) move(s *kir.Move) {
 	streaming := s.Cache == kir.CacheStreaming
 	policy := policies[s.Cache]
 	switch {
+	case s.Unaligned && s.Cache == kir.CacheEvictLast:
+		function = "moveUnalignedEvictLast"
 	case s.Unaligned && p.isConstant(from):
 		function = "moveReadOnlyUnaligned"
 	case s.Unaligned:
 		function = "moveUnaligned"
 	case s.Guarded && p.isConstant(from):
-		function = "moveReadOnlyWhere"
+		function = "moveReadOnlyWhere" + policy
 	case s.Guarded:
 		function = "moveWhere"
+	case s.Cache == kir.CacheEvictLast && from.Space == kir.Global:
+		function = "moveEvictLast"
 	case policy != "" && p.isConstant(from):
 		function = "moveReadOnly" + policy
 	case policy != "" && from.Space == kir.Global:

@@ -419,6 +419,9 @@ const (
 	CacheEvictLastIf           // last where Last of the copy holds, else first; of what is loaded
 )
 
+// IsPlain reports whether loads under a condition, or from any address, may have the hint.
+func (h CacheHint) IsPlain() bool { return h == CacheDefault || h == CacheEvictLast }
+
 var cacheNames = [...]string{"", " (streaming)", " (evict first)", " (evict last)", " (evict last if "}
 
 // An UnrollMode is what the compiler is told of a loop.

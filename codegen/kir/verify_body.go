@@ -92,8 +92,8 @@ func (v *verifier) leaf(s Statement, agree granule) {
 		}
 		if s.Guarded {
 			v.condition(s.Guard)
-			if v.space(&s.Src) != Global || s.Cache != CacheDefault {
-				v.problem("a guarded move is from Global, without a hint for caches")
+			if v.space(&s.Src) != Global || !s.Cache.IsPlain() {
+				v.problem("a guarded move is from Global, without a hint for caches but evict last")
 			}
 		}
 	case AsyncCopy:
@@ -157,8 +157,8 @@ func (v *verifier) sides(dst, src *Access, unaligned bool) {
 
 func (v *verifier) unaligned(s *Move) {
 	size := v.k.Buffers[s.Src.Buffer].DType.Size()
-	if v.space(&s.Src) != Global || size > 2 || s.Src.Width*size < 4 || s.Guarded || s.Cache != CacheDefault {
-		v.problem("an unaligned move is of words from Global with elements of 1 or 2 bytes, without a guard or a hint for caches")
+	if v.space(&s.Src) != Global || size > 2 || s.Src.Width*size < 4 || s.Guarded || !s.Cache.IsPlain() {
+		v.problem("an unaligned move is of words from Global with elements of 1 or 2 bytes, without a guard or a hint for caches but evict last")
 	}
 }
 

@@ -243,7 +243,7 @@ func TestVerify(t *testing.T) {
 
 		{"an unaligned move of words", func(b *sample) {
 			change(b, first(func(s *Move) { s.Unaligned = true }))
-		}, "an unaligned move is of words from Global with elements of 1 or 2 bytes, without a guard or a hint for caches"},
+		}, "an unaligned move is of words from Global with elements of 1 or 2 bytes, without a guard or a hint for caches but evict last"},
 
 		{"registers by a thread index", func(b *sample) {
 			b.Store(b.Load(b.r, b.T.Mod(b.tx, b.T.Int(4))), b.s)

@@ -88,8 +88,11 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		if there, ok := l.isThere(whole, lane, dst, src); ok && !unaligned {
 			src.Span = kir.InMemory
 			lane.s = l.b.If(l.t.Bool(true), func() {
-				cache, last := l.cacheOf(v)
-				l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache, Last: last, Guarded: true, Guard: there})
+				cache, _ := l.cacheOf(v)
+				if !cache.IsPlain() {
+					cache = kir.CacheDefault
+				}
+				l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache, Guarded: true, Guard: there})
 				if width <= testedPair {
 					l.oneByOne(lane, there)
 				} else {
@@ -139,7 +142,7 @@ func (l *lowering) isAligned(a *kir.Access, width int) bool {
 func (l *lowering) readsUnaligned(c *context, dst, src kir.Access, width int) bool {
 	b := &l.b.Kernel().Buffers[src.Buffer]
 	cache, _ := l.cacheOf(c.tensor.v)
-	return l.isLocal(dst) && b.Space == kir.Global && b.DType.Size() <= 2 && width*b.DType.Size() >= 4 && cache == kir.CacheDefault && l.keeping == nil &&
+	return l.isLocal(dst) && b.Space == kir.Global && b.DType.Size() <= 2 && width*b.DType.Size() >= 4 && cache.IsPlain() && l.keeping == nil &&
 		!l.isAligned(&src, width)
 }
 

@@ -1,5 +1,5 @@
 // Loads and stores by policies of the second cache: of what is constant, and of what is not.
-// Uses: moveEvictFirst, moveEvictLast, moveReadOnlyEvictFirst, moveReadOnlyEvictLast, storeEvictFirst, storeEvictLast.
+// Uses: moveEvictFirst, moveEvictLast, moveReadOnlyEvictFirst, storeEvictFirst, storeEvictLast.
 
 struct policies_Parameters {
   const float* x;
@@ -57,35 +57,35 @@ extern "C" __global__ void __launch_bounds__(16) policies(const __grid_constant_
   storeEvictFirst<16>(&p.y[tx * 24 + 8], &r_2[0]);
   alignas(16) float r_3[4];
   alignas(16) float s_3[4];
-  moveReadOnlyEvictLast<4>(&r_3[0], &p.x[tx * 24 + 12]);
+  moveEvictLast<4>(&r_3[0], &p.x[tx * 24 + 12]);
   moveEvictLast<4>(&s_3[0], &p.y[tx * 24 + 12]);
   s_3[0] = r_3[0] + s_3[0];
   storeEvictLast<4>(&p.z[tx * 24 + 12], &s_3[0]);
   storeEvictLast<4>(&p.y[tx * 24 + 12], &r_3[0]);
-  moveReadOnlyEvictLast<4>(&r_3[1], &p.x[tx * 24 + 13]);
+  moveEvictLast<4>(&r_3[1], &p.x[tx * 24 + 13]);
   moveEvictLast<4>(&s_3[1], &p.y[tx * 24 + 13]);
   s_3[1] = r_3[1] + s_3[1];
   storeEvictLast<4>(&p.z[tx * 24 + 13], &s_3[1]);
   storeEvictLast<4>(&p.y[tx * 24 + 13], &r_3[1]);
-  moveReadOnlyEvictLast<4>(&r_3[2], &p.x[tx * 24 + 14]);
+  moveEvictLast<4>(&r_3[2], &p.x[tx * 24 + 14]);
   moveEvictLast<4>(&s_3[2], &p.y[tx * 24 + 14]);
   s_3[2] = r_3[2] + s_3[2];
   storeEvictLast<4>(&p.z[tx * 24 + 14], &s_3[2]);
   storeEvictLast<4>(&p.y[tx * 24 + 14], &r_3[2]);
-  moveReadOnlyEvictLast<4>(&r_3[3], &p.x[tx * 24 + 15]);
+  moveEvictLast<4>(&r_3[3], &p.x[tx * 24 + 15]);
   moveEvictLast<4>(&s_3[3], &p.y[tx * 24 + 15]);
   s_3[3] = r_3[3] + s_3[3];
   storeEvictLast<4>(&p.z[tx * 24 + 15], &s_3[3]);
   storeEvictLast<4>(&p.y[tx * 24 + 15], &r_3[3]);
   alignas(16) float r_4[4];
   alignas(16) float s_4[4];
-  moveReadOnlyEvictLast<8>(&r_4[0], &p.x[tx * 24 + 16]);
+  moveEvictLast<8>(&r_4[0], &p.x[tx * 24 + 16]);
   moveEvictLast<8>(&s_4[0], &p.y[tx * 24 + 16]);
   s_4[0] = r_4[0] + s_4[0];
   s_4[1] = r_4[1] + s_4[1];
   storeEvictLast<8>(&p.z[tx * 24 + 16], &s_4[0]);
   storeEvictLast<8>(&p.y[tx * 24 + 16], &r_4[0]);
-  moveReadOnlyEvictLast<8>(&r_4[2], &p.x[tx * 24 + 18]);
+  moveEvictLast<8>(&r_4[2], &p.x[tx * 24 + 18]);
   moveEvictLast<8>(&s_4[2], &p.y[tx * 24 + 18]);
   s_4[2] = r_4[2] + s_4[2];
   s_4[3] = r_4[3] + s_4[3];
@@ -93,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(16) policies(const __grid_constant_
   storeEvictLast<8>(&p.y[tx * 24 + 18], &r_4[2]);
   alignas(16) float r_5[4];
   alignas(16) float s_5[4];
-  moveReadOnlyEvictLast<16>(&r_5[0], &p.x[tx * 24 + 20]);
+  moveEvictLast<16>(&r_5[0], &p.x[tx * 24 + 20]);
   moveEvictLast<16>(&s_5[0], &p.y[tx * 24 + 20]);
   s_5[0] = r_5[0] + s_5[0];
   s_5[1] = r_5[1] + s_5[1];
