@@ -100,12 +100,12 @@ func wholeSegment(f *core.Fusion, inputs []Input) (*scheduler.Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	return segment(f, b, inputs, alignments(inputs), outputs), nil
+	return segment(f, b, scheduler.Hopper, inputs, alignments(inputs), outputs), nil
 }
 
 // segment returns what schedulers know of f: outputs has those of f.
-func segment(f *core.Fusion, b *core.Binding, inputs []Input, aligned []int, outputs []OutputDescription) *scheduler.Segment {
-	g := &scheduler.Segment{Fusion: f, Shapes: b}
+func segment(f *core.Fusion, b *core.Binding, device scheduler.Device, inputs []Input, aligned []int, outputs []OutputDescription) *scheduler.Segment {
+	g := &scheduler.Segment{Fusion: f, Shapes: b, Cache: device.Cache}
 	for i := range inputs {
 		g.Inputs = append(g.Inputs, scheduler.Placement{Strides: inputs[i].Strides, Aligned: aligned[i]})
 	}

@@ -40,7 +40,12 @@ type region struct {
 	undefined bool
 }
 
-func newStage(t testing.TB) *stage { return &stage{t: t, driver: h100s(1)} }
+// newStage returns a stage whose device has a second cache that is smaller than any tensor.
+func newStage(t testing.TB) *stage {
+	s := &stage{t: t, driver: h100s(1)}
+	s.driver.Present[0].L2 = 1
+	return s
+}
 
 func (s *stage) executor(f *core.Fusion) *executor.Executor {
 	e, err := executor.NewCache(4, s.driver).Executor(f)

@@ -42,7 +42,7 @@ type compiled struct {
 // Errors: Unsupported with what each scheduler says.
 func (t *task) choose(known func(*core.Fusion, string) *scheduler.Known) (c *compiled, by scheduler.Scheduler, g *scheduler.Segment, err error) {
 	c = &compiled{task: t, lowered: &lowered{}, refusals: t.refusals}
-	g, by = segment(t.f, t.b, t.inputs, t.aligned, t.outputs), schedulers.Lookup(t.scheduler)
+	g, by = segment(t.f, t.b, t.device, t.inputs, t.aligned, t.outputs), schedulers.Lookup(t.scheduler)
 	if g.Like(t.asked) {
 		g = t.asked
 	} else {

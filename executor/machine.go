@@ -109,7 +109,7 @@ func (m *machine) modelOf(device int, p cudadrv.Properties) (model.Machine, erro
 // target is a device as schedulers see it.
 func (a *assembly) target() scheduler.Device {
 	p, l := &a.properties, limits(a.properties)
-	return scheduler.Device{Processors: p.Processors, Threads: p.ThreadsPerBlock, Warp: p.WarpSize, Cluster: int(l.Cluster), Portable: cudadrv.PortableCluster, Shared: int(l.Shared), Model: a.model}
+	return scheduler.Device{Processors: p.Processors, Threads: p.ThreadsPerBlock, Warp: p.WarpSize, Cluster: int(l.Cluster), Portable: cudadrv.PortableCluster, Shared: int(l.Shared), Cache: p.L2, Model: a.model}
 }
 
 // limits is what a launch on a device may have. Sizes of the grid are those of

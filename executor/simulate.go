@@ -19,7 +19,7 @@ import (
 
 // simulated is the device that programs are simulated for: what schedulers and
 // launches ask of an H100 SXM (Hopper tuning guide 12.9, section 1.4).
-var simulated = cudadrv.Properties{Name: "simulated device of compute capability 9.0", Major: 9, Minor: 0, Processors: 132,
+var simulated = cudadrv.Properties{Name: "simulated device of compute capability 9.0", Major: 9, Minor: 0, Processors: 132, L2: 50 << 20,
 	SharedPerBlock: 48 << 10, SharedPerBlockOptIn: 227 << 10, SharedPerProcessor: 228 << 10, SharedReserved: 1 << 10,
 	RegistersPerProcessor: 64 << 10, ThreadsPerBlock: 1024, ThreadsPerProcessor: 2048, WarpSize: 32}
 

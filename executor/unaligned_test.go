@@ -88,7 +88,7 @@ func TestDeviceUnaligned(t *testing.T) {
 			t.Fatalf("program %d\n%s", k, c.Fusion)
 		}
 		for _, x := range s.driver.Compiles() {
-			if strings.Contains(x.Source, "Unaligned<") {
+			if strings.Contains(x.Source, "Unaligned<") || strings.Contains(x.Source, "UnalignedEvictLast<") {
 				shifted++
 			}
 		}

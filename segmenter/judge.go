@@ -130,6 +130,7 @@ func (j *judge) segment(g *graph, x *part) (*scheduler.Segment, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.Cache = j.device.Cache
 	for i, in := range x.inputs {
 		if at := g.place(in.Val); at != nil {
 			s.Inputs[i] = *at

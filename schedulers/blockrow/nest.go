@@ -56,6 +56,9 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	if err := parallelize(s, reference); err != nil {
 		return err
 	}
+	if err := a.g.Stream(s); err != nil {
+		return err
+	}
 	return s.InlineMost(nil, nil)
 }
 

@@ -80,6 +80,9 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	if p.Early {
 		tensors = slices.DeleteFunc(slices.Clone(tensors), func(v core.ValID) bool { return isFirstCopy(s.Fusion(), phases, v) })
 	}
+	if err := a.g.Stream(s); err != nil {
+		return err
+	}
 	return s.InlineMost(tensors, nil)
 }
 

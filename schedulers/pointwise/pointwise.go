@@ -164,5 +164,8 @@ func (q Params) schedule(s *schedule.Scheduled, a *analysis) error {
 			return err
 		}
 	}
+	if err := a.Segment.Stream(s); err != nil {
+		return err
+	}
 	return s.InlineMost(nil, nil)
 }

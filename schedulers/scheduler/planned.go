@@ -59,7 +59,7 @@ func (s Planned[P, K]) Recipe(segment *Segment, params Params) string {
 	if err != nil {
 		return err.Error()
 	}
-	return x.Attempts.Recipe(p)
+	return x.Attempts.Recipe(p) + segment.streaming()
 }
 
 // Apply is that of [Scheduler]. Its errors: InvalidArgument for parameters of another

@@ -27,18 +27,19 @@ import (
 
 // A Device is what schedulers know of the target.
 type Device struct {
-	Processors int // streaming multiprocessors
-	Threads    int // of a block, at most
-	Warp       int // threads of a warp
-	Cluster    int // blocks of a cluster, at most; 1 or 0: there are none
-	Portable   int // blocks of a cluster for which there is room on any device that has clusters; of more there may turn out to be none
-	Shared     int // bytes of a block's shared memory, at most
+	Processors int   // streaming multiprocessors
+	Threads    int   // of a block, at most
+	Warp       int   // threads of a warp
+	Cluster    int   // blocks of a cluster, at most; 1 or 0: there are none
+	Portable   int   // blocks of a cluster for which there is room on any device that has clusters; of more there may turn out to be none
+	Shared     int   // bytes of a block's shared memory, at most
+	Cache      int64 // bytes of the second cache
 
 	Model model.Machine // how long kernels take
 }
 
 // Hopper is an H100 SXM: Hopper tuning guide 12.9, section 1.4.1.
-var Hopper = Device{Processors: 132, Threads: 1024, Warp: 32, Cluster: 16, Portable: 8, Shared: 227 << 10, Model: model.H100}
+var Hopper = Device{Processors: 132, Threads: 1024, Warp: 32, Cluster: 16, Portable: 8, Shared: 227 << 10, Cache: 50 << 20, Model: model.H100}
 
 // Params are the choices of a scheduler for one segment. They are comparable,
 // and their String tells all of them.

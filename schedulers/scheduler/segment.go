@@ -13,6 +13,7 @@ type Segment struct {
 	Inputs  []Placement   // by input; of no meaning for scalars and tensors on the host
 	Outputs []Placement   // by output
 	Known   *Known        // of the fusion; nil: nobody remembers
+	Cache   int64         // bytes of the second cache of the device; 0: of no matter
 
 	mapping *schedule.Mapping
 	memory  map[any]any
@@ -64,7 +65,7 @@ func (g *Segment) Like(other *Segment) bool {
 		}
 		return true
 	}
-	if other == nil || g.Fusion != other.Fusion || len(g.Inputs) != len(other.Inputs) || len(g.Outputs) != len(other.Outputs) {
+	if other == nil || g.Fusion != other.Fusion || g.Cache != other.Cache || len(g.Inputs) != len(other.Inputs) || len(g.Outputs) != len(other.Outputs) {
 		return false
 	}
 	for i, v := range g.Fusion.Inputs() {

@@ -15,7 +15,10 @@ func (a *analysis) build(q Params) (*schedule.Scheduled, error) {
 	}
 	return scheduler.Build(a.Segment.Fusion, func(s *schedule.Scheduled) error {
 		b := &builder{Params: q, layout: a.layout, s: s}
-		return b.schedule()
+		if err := b.schedule(); err != nil {
+			return err
+		}
+		return a.Segment.Stream(s)
 	})
 }
 

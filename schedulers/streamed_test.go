@@ -1,0 +1,113 @@
+package schedulers_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
+	"nvfuser_go/schedulers"
+	"nvfuser_go/schedulers/scheduler"
+)
+
+const (
+	weighted = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = tensor f32 [-1] contiguity=[yes]
+%2 = broadcast %1 is_broadcast_dim=[true, false]
+%3 = mul %0, %2
+output %3
+`
+	expanded = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = tensor f32 [-1, -1] contiguity=[none, yes]
+%2 = add %0, %1
+output %2
+`
+	sum = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%2 = add %0, %1
+output %2
+`
+	turned = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = permute %0 dims=[1, 0]
+%2 = add %0, %1
+output %2
+`
+)
+
+// TestStreamed: what is read once, of far more bytes than the second cache has, is to be given up last
+// by it, in whatever way it is copied.
+func TestStreamed(t *testing.T) {
+	large := [][]int64{{4096, 4096}} // 64 MB
+	for _, test := range []struct {
+		name, text string
+		shapes     [][]int64
+		cache      int64
+		want       []int // the inputs that are
+	}{
+		{"elementwise", elementwise, large, 16 << 20, []int{0}},
+		{"a byte short of four caches", elementwise, large, 16<<20 + 1, nil},
+		{"a cache of unknown size", elementwise, large, 0, nil},
+		{"no elements", elementwise, [][]int64{{0, 4096}}, 1, nil},
+		{"single elements", elementwise, [][]int64{{3, 5}}, 1, []int{0}},
+		{"two halves", sum, [][]int64{{4096, 4096}, {4096, 4096}}, 32 << 20, []int{0, 1}},
+		{"small weights", weighted, [][]int64{{4096, 4096}, {4096}}, 16 << 20, []int{0}},
+		{"large weights", weighted, [][]int64{{4096, 4096}, {4096}}, 1, nil},
+		{"an expanded input", expanded, [][]int64{{4096, 4096}, {4096, 4096}}, 1, nil},
+		{"a sum", reduction, [][]int64{{300, 1000}}, 1, nil},
+		{"rows", normalization, large, 16 << 20, []int{0}},
+		{"rows in shared memory", normalization, [][]int64{{4096, 65536}}, 16 << 20, []int{0}},
+		{"a scan", scanned, [][]int64{{4096}}, 1, []int{0}},
+		{"a transpose", permuted, large, 16 << 20, []int{0}},
+		{"an input in two orders", turned, large, 1, nil},
+		{"columns", columns, [][]int64{{7, 300}}, 1, nil},
+		{"rows and columns", crossed, [][]int64{{16384, 4096}}, 1, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f, err := core.Parse(test.text)
+			require.NoError(t, err)
+			f.Freeze()
+			var values []core.InputValue
+			for i, v := range f.Inputs() {
+				values = append(values, core.InputValue{Tensor: true, DType: f.Val(v).DType, Sizes: test.shapes[i]})
+			}
+			b, err := f.Bind(values)
+			require.NoError(t, err)
+			s, recipe := applied(t, f, b, test.text == expanded, test.cache)
+			require.Equal(t, test.want, evictedLast(s))
+			other, small := applied(t, f, b, test.text == expanded, 0)
+			require.Empty(t, evictedLast(other))
+			if test.want != nil {
+				require.NotEqual(t, small, recipe)
+			}
+		})
+	}
+}
+
+// applied returns the first schedule of f for a device with a second cache of some bytes, and its
+// recipe. The rows of an input that is expanded are one.
+func applied(t *testing.T, f *core.Fusion, b *core.Binding, isExpanded bool, cache int64) (*schedule.Scheduled, string) {
+	g, err := scheduler.Dense(f, b)
+	require.NoError(t, err)
+	if g.Cache = cache; isExpanded {
+		g.Inputs[1].Strides[0] = 0
+	}
+	s, _ := schedulers.Choose(g, scheduler.Hopper)
+	p := s.Candidates(g, scheduler.Hopper)[0]
+	made, err := s.Apply(g, p)
+	require.NoError(t, err)
+	return made, s.Recipe(g, p)
+}
+
+// evictedLast returns the inputs, by place, of which a copy is given up last.
+func evictedLast(s *schedule.Scheduled) (all []int) {
+	f := s.Fusion()
+	for i, v := range f.Inputs() {
+		for _, id := range f.Order() {
+			if e := f.Expr(id); f.TensorArgs(e)[0] == v && s.CacheHint(e.Out[0]) == schedule.CacheEvictLast {
+				all = append(all, i)
+			}
+		}
+	}
+	return all
+}
