@@ -172,14 +172,28 @@ func TestDeviceTransposes(t *testing.T) {
 	require.Equal(t, n, right)
 }
 
-// TestDeviceLargeTransposes has matrices with rows of any length transposed by large tiles.
+// TestDeviceLargeTransposes has matrices with rows of any length transposed by large tiles, and added
+// to others.
 func TestDeviceLargeTransposes(t *testing.T) {
-	for kind, choice := range map[string]string{"bf16": "tiles of 128 by 128", "bool": "tiles of 128 by 128", "f32": "tiles of 64 by 128", "f64": "tiles of 64 by 64"} {
+	const transposed = "%%0 = tensor %s [-1, -1] contiguity=[yes, yes]\n%%1 = permute %%0 dims=[1, 0]\n"
+	const alone = transposed + "%%2 = set %%1\noutput %%2\n"
+	const added = transposed + "%%2 = tensor %[1]s [-1, -1] contiguity=[yes, yes]\n%%3 = add %%1, %%2\noutput %%3\n"
+	const addedNarrow = transposed + "%%2 = tensor %[1]s [-1, -1] contiguity=[yes, yes]\n%%3 = cast %%1 dtype=f32\n%%4 = cast %%2 dtype=f32\n" +
+		"%%5 = add %%3, %%4\n%%6 = cast %%5 dtype=%[1]s\noutput %%6\n"
+	for _, x := range []struct{ kind, text, choice string }{
+		{"bf16", alone, "tiles of 128 by 128, 256 threads"},
+		{"bool", alone, "tiles of 128 by 128, 256 threads"},
+		{"f32", alone, "tiles of 64 by 128, 256 threads"},
+		{"f64", alone, "tiles of 64 by 64, 256 threads"},
+		{"bf16", addedNarrow, "tiles of 64 by 64, 256 threads"},
+		{"f32", added, "tiles of 64 by 64, 256 threads"},
+	} {
 		for _, sizes := range [][]int64{{497, 507}, {481, 505}, {496, 385}} {
-			f, err := core.Parse(fmt.Sprintf("%%0 = tensor %s [-1, -1] contiguity=[yes, yes]\n%%1 = permute %%0 dims=[1, 0]\n%%2 = set %%1\noutput %%2\n", kind))
+			f, err := core.Parse(fmt.Sprintf(x.text, x.kind))
 			require.NoError(t, err)
 			f.Freeze()
-			c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 7, sizes), Wild: true}
+			given := [][]int64{sizes, {sizes[1], sizes[0]}}
+			c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 7, given[:len(f.Inputs())]...), Wild: true}
 			s := newStage(t)
 			s.driver.Present[0].Processors = 1
 			ok, err := s.check(s.executor(f), c, 0, never)
@@ -187,8 +201,8 @@ func TestDeviceLargeTransposes(t *testing.T) {
 			require.True(t, ok)
 			text, err := s.plan.Inspection().Show("scheduler_params")
 			require.NoError(t, err)
-			require.Contains(t, text, choice+", 256 threads")
-			require.Contains(t, text, "windows", "%s %v", kind, sizes)
+			require.Contains(t, text, x.choice, "%s %v", x.kind, sizes)
+			require.Contains(t, text, "windows", "%s %v", x.kind, sizes)
 		}
 	}
 }

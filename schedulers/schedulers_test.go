@@ -108,7 +108,7 @@ func TestChoose(t *testing.T) {
 	}{
 		{"elementwise", elementwise, "pointwise", []int64{3, 5}, "pointwise: 128 threads, 1 elements each"},
 		{"large", elementwise, "pointwise", []int64{4096, 4096}, "pointwise: 256 threads, 1 vectors of 4 elements each"},
-		{"transpose", permuted, "transpose", []int64{4096, 4097}, "transpose: tiles of 64 by 128, 256 threads, steps of 4 elements, cells of 1 by 1, windows"},
+		{"transpose", permuted, "transpose", []int64{4096, 4097}, "transpose: tiles of 64 by 128, 256 threads, steps of 4 elements, cells of 1 by 1, windows, 8 lanes"},
 		{"few elements of a transpose", permuted, "pointwise", []int64{40, 30}, "pointwise: 128 threads, 1 elements each"},
 		{"reduction", reduction, "reduction", []int64{30, 100}, "inner reduction: 32x4 threads, vectors of 4 elements"},
 		{"short rows", reduction, "reduction", []int64{30, 7}, "inner reduction: 8x16 threads"},

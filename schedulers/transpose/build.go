@@ -82,20 +82,22 @@ func (b *builder) parallelize(reference core.ValID) error {
 	}
 	run := func(v core.ValID, isCopy bool) error {
 		n := &nest{scheduler.Nest{Schedule: s, Tensor: v}, []string{"block"}}
-		if steps := b.Near * b.Far / (b.Vector * b.Threads); steps > 1 {
-			n.names = append(n.names, "step")
-			if isCopy && b.Unswitch {
-				n.unswitch("step", steps)
-			}
-		}
 		if b.Window {
-			n.names = append(n.names, "row")
+			n.names = b.windowLoops()
+		} else {
+			if steps := b.Near * b.Far / (b.Vector * b.Threads); steps > 1 {
+				n.names = append(n.names, "step")
+				if isCopy && b.Unswitch {
+					n.unswitch("step", steps)
+				}
+			}
+			n.names = append(n.names, "lane")
 		}
-		n.names = append(n.names, "thread")
 		n.run("block", schedule.BIDx)
+		n.run("part", schedule.Serial) // registers have those of one part at a time
 		n.run("step", schedule.Unroll)
 		n.run("row", schedule.TIDy)
-		n.run("thread", schedule.TIDx)
+		n.run("lane", schedule.TIDx)
 		return n.Err
 	}
 	if err := run(reference, false); err != nil {
@@ -276,8 +278,10 @@ func (x *exchange) far() []core.ValID {
 func (b *builder) nearLoops(v core.ValID, isTile bool) error {
 	n := b.pieces(v)
 	if b.Window {
-		n.split("far", b.Far, b.Threads*b.Vector/b.Near, "step", "row")
+		n.split("far", b.Far, b.Threads/b.Lanes, "step", "row")
 		n.split("near", b.Near, b.Vector, "lane", "vector")
+		n.split("lane", b.Near/b.Vector, b.Lanes, "part", "lane")
+		n.order(append(b.windowLoops(), "vector")...)
 		return n.Err
 	}
 	if isTile {
@@ -288,6 +292,18 @@ func (b *builder) nearLoops(v core.ValID, isTile bool) error {
 	n.split("all", b.Near*b.Far, b.Vector, "step", "vector")
 	n.split("step", b.Near*b.Far/b.Vector, b.Threads, "step", "thread")
 	return n.Err
+}
+
+// windowLoops returns the names of the loops of near tensors over windows, but for vectors.
+func (b *builder) windowLoops() []string {
+	names := []string{"block"}
+	if b.Lanes < b.Near/b.Vector {
+		names = append(names, "part")
+	}
+	if b.Threads/b.Lanes < b.Far {
+		names = append(names, "step")
+	}
+	return append(names, "row", "lane")
 }
 
 // pieces returns the loops of v in a tile split as cells are: the far run into accesses of
