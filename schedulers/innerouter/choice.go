@@ -19,9 +19,10 @@ const (
 	registers     = 64 << 10 // of a processor
 	baseRegisters = 40       // that a thread has beside what it holds and folds
 
-	mostRegisters = 128
-	mostSteps     = 8
-	accessBytes   = 16 // that one instruction moves, at most
+	mostRegisters  = 128
+	spareRegisters = 8 // that an estimate leaves before what could be computed again is held
+	mostSteps      = 8
+	accessBytes    = 16 // that one instruction moves, at most
 
 	mostStages  = 4
 	bytesOfRow  = 48 << 10 // that are copied ahead, where blocks have one row at a time: more are slower, by 2 or 3 %
@@ -99,12 +100,25 @@ func (a *analysis) staged(device scheduler.Device) (Params, bool) {
 			}
 			for p.Stages = min(1+scheduler.CeilDiv(ahead, p.capacity()*p.Rows*a.bytes), mostStages); p.Stages >= 2; p.Stages-- {
 				if p.Blocks*p.Rows*p.Stages <= a.rows.Count && a.sharedBytes(p) <= int64(device.Shared) {
+					a.afford(&p, most)
 					return p, true
 				}
 			}
 		}
 	}
 	return Params{}, false
+}
+
+// afford lets threads hold what they have registers for, of at most so many: others do not
+// come of fewer.
+func (a *analysis) afford(p *Params, most int64) {
+	for _, price := range persistence.Prices {
+		q := *p
+		if q.Price = price; a.registersOf(q) <= most-spareRegisters {
+			*p = q
+			return
+		}
+	}
 }
 
 // canStage reports whether rows can be copied asynchronously.

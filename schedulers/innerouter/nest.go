@@ -59,6 +59,7 @@ func (b *builder) schedule() error {
 		}
 	}
 	phases.Resident = b.IsResident
+	residents := slices.DeleteFunc(slices.Clone(s.Tensors()), func(v core.ValID) bool { return !b.isLoaded(v) || !phases.IsResident(v) })
 	plan := phases.Choose(b.Price, b.Vector > 1)
 	if err := plan.Apply(); err != nil {
 		return err
@@ -110,8 +111,10 @@ func (b *builder) schedule() error {
 			return err
 		}
 	}
-	if err := b.reside(plan); err != nil {
-		return err
+	for _, v := range residents {
+		if err := s.InlineAt(v, 0, false); err != nil {
+			return err
+		}
 	}
 	return b.ahead(phases)
 }

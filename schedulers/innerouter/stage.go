@@ -60,18 +60,6 @@ func (b *builder) widenStaged() error {
 	return nil
 }
 
-// reside lets what is held that all rows share be loaded once for all of them.
-func (b *builder) reside(plan *persistence.Plan) error {
-	for _, v := range plan.Held {
-		if b.IsResident && b.isLoaded(v) && plan.IsShared(v) {
-			if err := b.s.InlineAt(v, 0, false); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // ahead lets rows be copied to shared memory, and numbers of rows be loaded to registers,
 // before those that are in use are done with.
 func (b *builder) ahead(phases *persistence.Phases) error {

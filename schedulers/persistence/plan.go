@@ -100,15 +100,22 @@ func (p *Phases) Choose(price Price, isPacked bool) *Plan {
 // measure finds what is held at a time.
 func (q *Plan) measure() {
 	bytes, registers := make([]int64, q.Last), make([]int64, q.Last)
-	last := q.lastReads()
-	for _, v := range q.Held {
-		if q.isKept(v) {
-			continue
-		}
+	hold := func(v core.ValID, from, until int) {
 		b := q.bytesOf(v)
-		for phase := q.at[v]; phase < last[v]; phase++ {
+		for phase := from; phase < until; phase++ {
 			bytes[phase] += b
 			registers[phase] += (b + 3) / 4
+		}
+	}
+	last := q.lastReads()
+	for _, v := range q.Held {
+		if !q.isKept(v) && !q.IsResident(v) {
+			hold(v, q.at[v], last[v])
+		}
+	}
+	for _, v := range q.f.Inputs() {
+		if q.IsResident(v) {
+			hold(v, 0, q.Last)
 		}
 	}
 	for phase := range q.Last {
@@ -223,6 +230,20 @@ func (p *Phases) IsShared(v core.ValID) bool {
 	return !p.isOne && !slices.ContainsFunc(p.f.Axes(v), func(a core.AxisID) bool {
 		return p.f.Axis(a).Kind != core.Broadcast && !p.pure[p.m.Exact(a)]
 	})
+}
+
+// IsResident reports whether v is what all rows share, along them, or a copy of it, and is
+// held for all rows: also where one phase alone reads it, as its load would be waited for in
+// each row.
+func (p *Phases) IsResident(v core.ValID) bool {
+	if !p.Resident || !p.IsFull(v) || p.IsAfter(v) || !p.IsShared(v) {
+		return false
+	}
+	if p.f.Val(v).Input {
+		return true
+	}
+	e := p.f.Expr(p.f.Val(v).Def)
+	return e.Op == core.SetOp && p.f.Val(p.f.TensorArgs(e)[0]).Input
 }
 
 // LoadsFirst reports whether an input is worth loading before rows are reduced: all rows have
