@@ -81,7 +81,7 @@ func waitsOf(k *kir.Kernel) (w model.Waits) {
 		switch s := s.(type) {
 		case kir.Barrier:
 			switch s.Scope {
-			case kir.BlockScope:
+			case kir.GroupScope, kir.BlockScope:
 				w.Block++
 			case kir.ClusterScope:
 				w.Cluster++

@@ -409,6 +409,9 @@ func (p *printer) barrier(s *kir.Barrier) {
 	switch s.Scope {
 	case kir.WarpScope:
 		p.line("__syncwarp();")
+	case kir.GroupScope:
+		p.need("groupBarrier")
+		p.line("groupBarrier();")
 	case kir.BlockScope:
 		p.line("__syncthreads();")
 	case kir.ClusterScope:
@@ -425,7 +428,7 @@ func (p *printer) barrier(s *kir.Barrier) {
 
 func (p *printer) fence(scope kir.Scope) {
 	switch scope {
-	case kir.WarpScope, kir.BlockScope:
+	case kir.WarpScope, kir.GroupScope, kir.BlockScope:
 		p.line("__threadfence_block();")
 	case kir.ClusterScope:
 		p.need("clusterFence")

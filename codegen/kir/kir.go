@@ -402,11 +402,28 @@ type (
 type Scope uint8
 
 const (
-	WarpScope Scope = iota
+	WarpScope  Scope = iota
+	GroupScope       // the threads of a block with the same index along z: whole warps
 	BlockScope
 	ClusterScope
 	GridScope
 )
+
+// maxGroups is how many groups of threads a block has at most that wait apart: a block has 16
+// barriers, of which the first is that of all.
+const maxGroups = 15
+
+// HasGroups reports whether threads of a block may wait for those with the same index along z.
+func (k *Kernel) HasGroups() bool {
+	n := [3]int64{}
+	for i, extent := range k.Launch.Block {
+		ok := false
+		if n[i], ok = k.Scalars.ConstInt(extent); !ok {
+			return false
+		}
+	}
+	return n[2] > 1 && n[2] <= maxGroups && n[0]*n[1]%32 == 0
+}
 
 // A CacheHint says how a global access uses the caches.
 type CacheHint uint8

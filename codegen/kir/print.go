@@ -141,7 +141,7 @@ func (p *printer) block(b Block) {
 
 var (
 	spaceNames  = [...]string{"local", "shared", "global"}
-	scopeNames  = [...]string{"warp", "block", "cluster", "grid"}
+	scopeNames  = [...]string{"warp", "group", "block", "cluster", "grid"}
 	unrollNames = [...]string{"", " unrolled", " rolled"}
 	modeNames   = [...]string{"shuffleXor", "shuffleDown", "shuffleUp", "shuffleAt", "warpMaximum"}
 )

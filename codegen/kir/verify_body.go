@@ -170,6 +170,9 @@ func (v *verifier) barrier(s *Barrier, agree granule) {
 	if agree < need {
 		v.problem("some threads of the %v may not reach the barrier", s.Scope)
 	}
+	if s.Scope == GroupScope && !v.k.HasGroups() {
+		v.problem("the threads with the same index along z must be of whole warps, and of at most %d groups", maxGroups)
+	}
 	if s.Scope != GridScope {
 		return
 	}

@@ -278,6 +278,8 @@ func TestVerify(t *testing.T) {
 		{"barrier under a condition", func(b *sample) {
 			b.If(b.T.Eq(b.tx, b.T.Int(0)), func() { b.Add(Barrier{Scope: BlockScope}) }, nil)
 		}, "some threads of the block may not reach the barrier"},
+		{"barrier of groups where there are none", func(b *sample) { b.Add(Barrier{Scope: GroupScope}) },
+			"the threads with the same index along z must be of whole warps, and of at most 15 groups"},
 		{"barrier in the other side", func(b *sample) {
 			b.If(b.T.Eq(b.tx, b.T.Int(0)), func() {}, func() { b.Add(Barrier{Scope: BlockScope}) })
 		}, "some threads of the block may not reach the barrier"},

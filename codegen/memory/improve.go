@@ -24,7 +24,8 @@ func (g gapAt) gap() *gap { return &g.in.gaps[g.i] }
 //
 //   - to move a barrier and its wait to the barrier before it in the same block;
 //   - to remove what is in a gap, or a part of it;
-//   - to let more copies be under way after a wait.
+//   - to let more copies be under way after a wait;
+//   - to let groups of threads that have nothing to do with each other wait apart.
 //
 // Each change is kept if the walk then finds no conflict. Without loops there is
 // nothing to find.
@@ -58,6 +59,12 @@ func (p *plan) improve() {
 			if !p.try(g, more) {
 				break
 			}
+		}
+	}
+	for _, g := range p.tokens() {
+		if apart := *g.gap(); len(p.groups) > 0 && g.depth > 0 && apart.barrier == blockBarrier {
+			apart.barrier = groupBarrier
+			p.try(g, apart)
 		}
 	}
 }

@@ -677,6 +677,40 @@ func arrivals() launch {
 	return b.launch()
 }
 
+// groups adds up what each group of threads with one index along z has, in a loop, of which two
+// iterations in a row have slots of their own. With others, a group takes what the next one has.
+func groups(others bool) launch {
+	b := newKernel("groups")
+	const lanes, warps, count, rounds = 32, 2, 3, 4
+	x := b.input("x", rounds, count, warps)
+	y := b.output("y", func(i int) float32 {
+		group := i / (lanes * warps)
+		if others {
+			group = (group + 1) % count
+		}
+		s := float32(0)
+		for r := range rounds {
+			s += sum((r*count+group)*warps, (r*count+group+1)*warps)
+		}
+		return s
+	}, count, warps, lanes)
+	t, warp, group := b.Thread(0, lanes), b.Thread(1, warps), b.Thread(2, count)
+	slots, total := b.tile("slots", dtype.Float, 2, count, warps), b.Local("total", dtype.Float)
+	b.Store(b.float(0), total)
+	b.Repeat("i", rounds, kir.UnrollNone, func(i scalar.ID) {
+		turn, from := b.T.Mod(i, b.n(2)), group
+		if others {
+			from = b.T.Mod(b.T.Add(group, b.n(1)), b.n(count))
+		}
+		b.If(b.T.Eq(t, b.n(0)), func() { b.Store(b.Load(x, i, group, warp), slots, turn, group, warp) }, nil)
+		b.Repeat("k", warps, kir.UnrollFull, func(k scalar.ID) {
+			b.Store(b.Op(core.AddOp, b.Load(total), b.Load(slots, turn, from, k)), total)
+		})
+	})
+	b.Store(b.Load(total), y, group, warp, t)
+	return b.launch()
+}
+
 // kernels are those that can be planned.
 var kernels = map[string]func() launch{
 	"own": own, "staged": staged, "tree": tree, "columns": columns, "rows": rows, "twoSums": twoSums,
@@ -716,4 +750,6 @@ var kernels = map[string]func() launch{
 	"cluster":                 func() launch { return clusterSum(2) },
 	"cluster, one slot":       func() launch { return clusterSum(1) },
 	"arrivals":                arrivals,
+	"groups":                  func() launch { return groups(false) },
+	"groups, of others":       func() launch { return groups(true) },
 }

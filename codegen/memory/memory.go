@@ -165,6 +165,7 @@ type plan struct {
 	accesses  []*access
 	lets      map[scalar.ID][]*node // the loops around the binding of a symbol
 	threads   []position
+	groups    []position // of the threads that may wait apart: their index along z, if any
 	blocks    []position
 	// sharedLoops has the symbols of loops that all threads of the grid share,
 	// clusterLoops of those that all of a cluster do.
@@ -240,6 +241,9 @@ func newPlan(k *kir.Kernel) *plan {
 		memoResolved: map[resolvedKey]footprint{}, memoRenamed: map[renamedKey]scalar.ID{}, number: map[kir.BufferID]int{}}
 	p.agreement = k.Agreement(t)
 	p.threads = p.positions(kir.ThreadIdx, k.Launch.Block)
+	if k.HasGroups() {
+		p.groups = p.threads[len(p.threads)-1:]
+	}
 	p.blocks = p.positions(kir.BlockIdx, k.Launch.Grid)
 	b := tree{p: p, grid: map[scalar.ID]bool{}, cluster: map[scalar.ID]bool{}, lets: map[scalar.ID][]*node{}}
 	p.root = b.block(k.Body, nil, nil, nil, true, true, true)

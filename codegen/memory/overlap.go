@@ -14,6 +14,7 @@ type pairing uint8
 const (
 	sameThread pairing = iota
 	otherThread
+	otherGroup // threads of one block with different indices along z
 	otherBlock
 	anyPeer // a thread of the same block or of another one of its cluster
 )
@@ -42,6 +43,8 @@ func (p *plan) meets(a, b footprint, how pairing) bool {
 	switch how {
 	case otherThread:
 		pairs = p.threads
+	case otherGroup:
+		pairs = p.groups
 	case otherBlock:
 		pairs = p.blocks
 	}
@@ -119,6 +122,9 @@ func (p *plan) renamed(f footprint, how pairing) footprint {
 // isShared reports whether a symbol has one value for all threads of a block, or
 // of the grid.
 func (p *plan) isShared(s scalar.ID, how pairing) bool {
+	if how == otherGroup {
+		how = otherThread
+	}
 	i := p.t.Tag(s).Val
 	if int(i) >= len(p.k.Symbols) {
 		return true // stands for any value already

@@ -133,6 +133,8 @@ func (s *scan) gap(g gap, st state) state {
 		st = st.wait(g.wait)
 	}
 	switch g.barrier {
+	case groupBarrier:
+		st = s.p.groupBarrier(st)
 	case blockBarrier:
 		st = s.p.barrier(st)
 	case clusterBarrier:
@@ -175,6 +177,15 @@ func (p *plan) barrier(st state) state {
 	})
 }
 
+// groupBarrier is the state after a barrier of the threads with one index along z: those of
+// others may still be at what was before.
+func (p *plan) groupBarrier(st state) state {
+	return st.each(func(e *entry) bool {
+		e.grouped = e.grouped || e.flight == landed && p.k.Buffers[e.a.buffer].Space == kir.Shared
+		return true
+	})
+}
+
 // clusterBarrier is the state after a barrier of the cluster: of global memory it
 // is taken for one of the block.
 func (p *plan) clusterBarrier(st state) state {
@@ -194,6 +205,8 @@ func (s *scan) node(n *node, st state) (state, *conflict) {
 		return st.wait(x.Pending), nil
 	case kir.Barrier:
 		switch x.Scope {
+		case kir.GroupScope:
+			return s.p.groupBarrier(st), nil
 		case kir.BlockScope:
 			return s.p.barrier(st), nil
 		case kir.ClusterScope:
@@ -341,7 +354,11 @@ func (p *plan) conflict(e *entry, y *access, here footprint) *conflict {
 		there = p.resolved(e)
 	}
 	meets := func(how pairing) bool { return !same || p.meets(there, here, how) }
-	if !e.ordered && len(p.threads) > 0 && meets(otherThread) && !(global && p.isOwn(x, y)) {
+	other := otherThread
+	if e.grouped {
+		other = otherGroup
+	}
+	if !e.ordered && len(p.threads) > 0 && meets(other) && !(global && p.isOwn(x, y)) {
 		c.barrier = blockBarrier
 	}
 	if (x.sent || y.sent) && meets(anyPeer) {

@@ -65,6 +65,8 @@ type entry struct {
 	apart bool
 	// ordered says of global memory that the block is past a barrier.
 	ordered bool
+	// grouped says that the threads with one index along z are past a barrier.
+	grouped bool
 	ticket  ticket
 }
 
@@ -106,7 +108,7 @@ func joined(a, b entry) entry {
 	case b.flight != landed:
 		a.flight = min(a.flight, b.flight)
 	}
-	a.ordered = a.ordered && b.ordered
+	a.ordered, a.grouped = a.ordered && b.ordered, a.grouped && b.grouped
 	a.ticket = min(a.ticket, b.ticket)
 	return a
 }

@@ -53,6 +53,7 @@ type barrier uint8
 
 const (
 	noBarrier barrier = iota
+	groupBarrier
 	blockBarrier
 	clusterBarrier
 	gridBarrier
@@ -353,6 +354,8 @@ func (p *plan) statements(b *block) kir.Block {
 			out = append(out, kir.AsyncWait{Pending: g.wait})
 		}
 		switch g.barrier {
+		case groupBarrier:
+			out = append(out, kir.Barrier{Scope: kir.GroupScope})
 		case blockBarrier:
 			out = append(out, kir.Barrier{Scope: kir.BlockScope})
 		case clusterBarrier:

@@ -32,6 +32,7 @@ type block struct {
 	// See order.go.
 	epoch        int32
 	turn         []int32  // by warp
+	phase        int32    // barriers of groups so far: all groups come to each
 	span         []uint32 // by warp
 	turnStart    []uint32 // by warp: the first span of turn
 	known        *clock
@@ -90,7 +91,7 @@ func newBlock(m *machine) *block {
 
 // start makes b the block with a number, with nothing in its memory.
 func (b *block) start(number int32) {
-	b.number, b.epoch, b.known, b.publications, b.starts = number, 0, nil, nil, untold
+	b.number, b.epoch, b.phase, b.known, b.publications, b.starts = number, 0, 0, nil, nil, untold
 	clear(b.shared.cells)
 	for l := range b.copies {
 		b.copies[l] = b.copies[l][:0]

@@ -22,6 +22,19 @@ func pair(b *kir.Builder) (first, second kir.BufferID) {
 
 func mirror(b *kir.Builder, t scalar.ID) scalar.ID { return b.T.Sub(b.T.Int(63), t) }
 
+// ofGroups has two groups of threads along z, of which each thread reads what one of the group
+// from(z) has written before a barrier of groups, and each group writes its own again.
+func ofGroups(b *kir.Builder, t scalar.ID, y kir.BufferID, from func(z scalar.ID) scalar.ID) {
+	z := b.Thread(2, 2)
+	a, r := b.Shared("a", dtype.Float, 0, b.T.Int(2), b.T.Int(64)), b.Local("r", dtype.Float)
+	b.Store(one(b), a, z, t)
+	b.Add(kir.Barrier{Scope: kir.GroupScope})
+	b.Store(b.Load(a, from(z), mirror(b, t)), r)
+	b.Add(kir.Barrier{Scope: kir.GroupScope})
+	b.Store(b.Load(r), a, z, t)
+	b.If(b.T.Eq(z, b.T.Int(0)), func() { b.Store(b.Load(r), y, t) }, nil)
+}
+
 // mistakes are the smallest kernels for what mutations do not break. Each has a
 // block of 64 threads, t, and an output y of 64 elements.
 var mistakes = []struct {
@@ -281,6 +294,22 @@ var mistakes = []struct {
 	{"a barrier in a loop that is longer for some threads", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
 		b.For("i", b.T.Int(0), b.T.FloorDiv(b.T.Add(t, b.T.Int(4)), b.T.Int(4)), b.T.Int(1), kir.UnrollNone, func(scalar.ID) { b.Add(block()) })
 	}, []sim.Kind{sim.DivergentBarrier}, "60 of 64 threads reach it"},
+	{"what another thread of the group has, after a barrier of groups", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		ofGroups(b, t, y, func(z scalar.ID) scalar.ID { return z })
+	}, nil, ""},
+	{"what another group has, after a barrier of groups", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		ofGroups(b, t, y, func(z scalar.ID) scalar.ID { return b.T.Sub(b.T.Int(1), z) })
+	}, []sim.Kind{sim.Race}, ""},
+	{"what another group has read before a barrier of groups, written", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		z := b.Thread(2, 2)
+		a := b.Shared("a", dtype.Float, 0, b.T.Int(2), b.T.Int(64))
+		b.Store(one(b), a, z, t)
+		b.Add(block())
+		r := b.Local("r", dtype.Float)
+		b.Store(b.Load(a, z, mirror(b, t)), r)
+		b.Add(kir.Barrier{Scope: kir.GroupScope})
+		b.Store(b.Load(r), a, b.T.Sub(b.T.Int(1), z), t)
+	}, []sim.Kind{sim.Race}, ""},
 	{"a condition on undefined memory", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
 		k := b.Let("k", b.Load(b.Local("r", dtype.Bool)), scalar.Facts{})
 		b.If(k, func() { b.Store(one(b), y, t) }, nil)

@@ -202,7 +202,7 @@ func (b *block) checkWrite(a *access, m *memory, c *cell, address int64, n int, 
 func (b *block) orderedReads(at, readers uint32, reader, other uint16, lane int32) bool {
 	old := &b.m.spans[at]
 	switch {
-	case old.block == b.number && old.epoch != b.epoch:
+	case old.block == b.number && (old.epoch != b.epoch || old.phase != b.phase && b.inGroup(readers, lane>>5)):
 		return true
 	case old.block == b.number && readers&^(1<<(lane>>5)) != 0:
 		return false

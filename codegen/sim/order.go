@@ -7,7 +7,8 @@ import "maps"
 //
 //   - two accesses of one thread are in program order;
 //   - a block barrier orders all accesses of its block before it before those
-//     after it; a warp barrier does so for its warp. A shuffle orders nothing;
+//     after it; a warp barrier does so for its warp, one of groups
+//     for the threads with the same index along z. A shuffle orders nothing;
 //   - a grid barrier does so for all blocks;
 //   - between blocks, a fence after a thread's accesses, then its atomic on a
 //     word, then another thread's atomic on that word, then a fence: what the
@@ -20,16 +21,16 @@ import "maps"
 //
 // Barriers concern whole blocks and warps, so a vector of clocks per warp
 // would hold one number: time between barriers is the epoch of a block, and
-// within it the turn of a warp.
+// within it the phase of its groups and the turn of a warp.
 
 // A span is a stretch of time of a warp: no barrier or fence is in it.
 type span struct {
-	block, epoch, warp, turn int32
+	block, epoch, phase, warp, turn int32
 }
 
 // startSpan begins a new span of a warp, in the same turn.
 func (b *block) startSpan(warp int32) {
-	b.m.spans = append(b.m.spans, span{b.number, b.epoch, warp, b.turn[warp]})
+	b.m.spans = append(b.m.spans, span{b.number, b.epoch, b.phase, warp, b.turn[warp]})
 	b.span[warp] = uint32(len(b.m.spans) - 1)
 }
 
@@ -46,7 +47,8 @@ func (b *block) ordered(at uint32, thread uint16, lane int32) bool {
 	}
 	old := &b.m.spans[at]
 	if old.block == b.number {
-		return int32(thread) == lane || old.epoch != b.epoch || old.warp == lane>>5 && old.turn != b.turn[old.warp]
+		return int32(thread) == lane || old.epoch != b.epoch || old.warp == lane>>5 && old.turn != b.turn[old.warp] ||
+			old.phase != b.phase && b.group(old.warp) == b.group(lane>>5)
 	}
 	return b.knows(lane, old.block) > old.epoch || b.knowsThread(lane, blockThread{old.block, thread}) >= at ||
 		b.knowsThread(lane, blockThread{old.block, allOf(old.warp)}) >= at
@@ -161,6 +163,27 @@ func (b *block) syncBlock() {
 	for w := range b.span {
 		b.startTurn(int32(w))
 	}
+}
+
+// syncGroups ends a phase of the block.
+func (b *block) syncGroups() {
+	b.phase++
+	for w := range b.span {
+		b.startTurn(int32(w))
+	}
+}
+
+// group returns the index along z of the threads of a warp, where groups wait apart.
+func (b *block) group(warp int32) int64 { return int64(warp) * 32 / (b.m.dim[0] * b.m.dim[1]) }
+
+// inGroup reports whether warps, as bits, are all of the group of one of them.
+func (b *block) inGroup(warps uint32, warp int32) bool {
+	for w := range int32(b.m.warps) {
+		if warps>>w&1 > 0 && b.group(w) != b.group(warp) {
+			return false
+		}
+	}
+	return true
 }
 
 // syncWarp ends a turn of a warp.

@@ -286,6 +286,11 @@ func (p *program) barrier(x *statement, s kir.Barrier) error {
 		return err
 	case kir.ClusterScope:
 		x.run = func(b *block) bool { return b.clusterBarrier(x) }
+	case kir.GroupScope:
+		x.effect(func(b *block) {
+			b.converged(x)
+			b.syncGroups()
+		})
 	default:
 		x.effect(func(b *block) {
 			b.converged(x)

@@ -97,6 +97,7 @@ func features(x *subject) map[string]bool {
 		case kir.Barrier:
 			barriers++
 			has["block"] = has["block"] || s.Scope == kir.BlockScope
+			has["group"] = has["group"] || s.Scope == kir.GroupScope
 			has["grid"] = has["grid"] || s.Scope == kir.GridScope
 		case kir.Arrived:
 			barriers++

@@ -23,6 +23,16 @@ __device__ inline unsigned long long loadAcquire(const unsigned long long* p) {
 #endif
 }
 
+//@ groupBarrier
+// Waits for the threads of the block with the same index along z, which are whole warps.
+__device__ inline void groupBarrier() {
+#ifdef __CUDA_ARCH__
+  asm volatile("bar.sync %0, %1;" ::"r"(threadIdx.z + 1), "r"(blockDim.x * blockDim.y) : "memory");
+#else
+  __syncthreads(); // all come to it
+#endif
+}
+
 //@ gridBarrier needs loadAcquire
 // Waits for all threads of the grid. In the word, all but the top bit are 0
 // before and after; the arrivals of all blocks together flip the top bit, in
