@@ -20,7 +20,7 @@ const (
 	baseRegisters = 40       // that a thread has beside what it holds and folds
 
 	mostRegisters  = 128
-	spareRegisters = 8 // that an estimate leaves before what could be computed again is held
+	spareRegisters = 8 // that an estimate leaves free, before what could be computed again is held
 	mostSteps      = 8
 	accessBytes    = 16 // that one instruction moves, at most
 
@@ -164,15 +164,16 @@ func (a *analysis) blocks(p Params, most int64) int64 {
 	return min(n, most)
 }
 
-// even returns fewer blocks than n where they have equal numbers of sets of rows and are
-// nearly as many: the memory is busy with fewer too, and the last set of some would come
-// after all others.
+// even returns fewer blocks than n where they have equal numbers of sets of rows, no more than
+// the most of n have, and are nearly as many: the memory is busy with fewer too, and the last
+// set of some would come after all others.
 func (a *analysis) even(p Params, n int64) int64 {
 	power := int64(1)
 	for 2*power <= n {
 		power *= 2
 	}
-	if sets := scheduler.CeilDiv(a.rows.Count, p.Rows); 16*power >= 15*n && sets%power == 0 {
+	sets := scheduler.CeilDiv(a.rows.Count, p.Rows)
+	if 16*power >= 15*n && sets%power == 0 && sets/power == scheduler.CeilDiv(sets, n) {
 		return power
 	}
 	return n
