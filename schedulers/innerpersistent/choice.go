@@ -46,6 +46,7 @@ const (
 	largeBytes     = 104 << 10 // the same before a cluster is larger than portable: two blocks a processor. The backward of a batch norm with 98 KB took 121 us so, and 143 in twice as many blocks
 	sharedElements = 64        // of a thread's part of a row there, of all inputs: half or twice as many cost a tenth and more
 	sharedThreads  = 512       // of a block then, at most
+	sharedLoads    = 3         // of a step that large blocks have at most, where several are of what rows have in common
 	mostAhead      = 4         // steps whose other loads are under way then, at most: two for each load of a step
 	leastAhead     = 12        // steps of a thread, at least, where they are more than two at a time
 	accessBytes    = 16        // of a load at most
@@ -110,6 +111,7 @@ func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 	}
 	for k := range all {
 		all[k].Whole = a.isWhole(all[k])
+		all[k].Resident = a.resident(all[k])
 	}
 	return all, nil
 }
@@ -191,23 +193,19 @@ func (a *analysis) inBlock(p *Params, device scheduler.Device) bool {
 func (a *analysis) fitShared(p Params, least int64, device scheduler.Device) (Params, bool) {
 	p.Shared, p.Rows, p.Price = true, 1, persistence.Tight
 	h, pitch := a.facts.held[p.holding()], a.rows.Pitch(p.Vector)
-	bytes := int64(0)
-	for k := range a.rows.Tensors {
-		t := &a.rows.Tensors[k]
-		if t.IsOutput || !slices.Contains(h.again, t.Place) {
-			continue
-		}
-		if bytes += t.Bytes; t.Bytes*pitch.Widths[k] < 4 {
+	for k, t := range a.rows.Tensors {
+		if !t.IsOutput && slices.Contains(h.again, t.Place) && t.Bytes*pitch.Widths[k] < 4 {
 			return p, false
 		}
 	}
+	bytes := a.bytesAgain(p)
 	row := bytes * a.rows.Length
 	for p.Cluster = least; 2*p.Cluster <= int64(device.Cluster) && row > p.Cluster*sharedBytes && (p.Cluster < int64(device.Portable) || row > p.Cluster*largeBytes); {
 		p.Cluster *= 2
 	}
 	common := scheduler.CeilDiv(a.facts.shared*p.Vector, accessBytes) // loads of a step
 	most := int64(sharedThreads)
-	if common > 1 {
+	if common > 1 && common+int64(len(h.again)) > sharedLoads {
 		most = clusterThreads
 	}
 	for p.Threads = clusterThreads; 2*p.Threads <= min(most, int64(device.Threads)) && int64(len(h.again))*a.rows.Length > p.Cluster*p.Threads*sharedElements; {
@@ -222,6 +220,31 @@ func (a *analysis) fitShared(p Params, least int64, device scheduler.Device) (Pa
 	}
 	isRoomy := bytes*p.Steps*p.Threads*p.Vector <= int64(device.Shared)-exchangeBytes
 	return p, bytes > 0 && p.Cluster <= int64(device.Cluster) && isRoomy && p.capacity() >= a.rows.Length && a.registersOf(p) <= min(mostRegisters, registers/p.Threads)
+}
+
+// bytesAgain is what an element of a row has of the inputs that are in shared memory with p.
+func (a *analysis) bytesAgain(p Params) (bytes int64) {
+	for _, t := range a.rows.Tensors {
+		if !t.IsOutput && slices.Contains(a.facts.held[p.holding()].again, t.Place) {
+			bytes += t.Bytes
+		}
+	}
+	return bytes
+}
+
+// resident returns how many blocks of a processor the registers of p are to leave room for; 0:
+// any number. Where a step has several loads beside its row, a compiler takes what would fit two
+// blocks of 512 threads for more of them, or has them wait for each other: a layer norm of 2048 x
+// 131072 bfloat16 takes 292 us on an H200 so, 280 with room for the three that shared memory has.
+// Tests for the end of a row take registers that there are not.
+func (a *analysis) resident(p Params) int64 {
+	if !p.Shared || !p.Whole || p.Threads < sharedThreads || a.facts.shared*p.Vector <= accessBytes {
+		return 0
+	}
+	if a.bytesAgain(p)*p.capacity() <= p.Cluster*sharedBytes {
+		return 3
+	}
+	return 2
 }
 
 // widen gives a row twice the threads in a block until they have room for it.

@@ -110,6 +110,8 @@ type Params struct {
 	Whole   bool              // a row has all elements of all steps
 	Price   persistence.Price // of what is held in registers
 	Early   bool              // what all rows have in common is loaded before they are reduced
+
+	Resident int64 // blocks of a processor that registers are to leave room for; 0: any number
 }
 
 func (p Params) String() string {
@@ -136,7 +138,11 @@ func (p Params) String() string {
 	if p.Early {
 		early = ", what rows have in common loaded first"
 	}
-	return fmt.Sprintf("inner persistent: %d rows a block%s%s, %d threads a row%s, %d steps of %d elements each%s%s%s, a held byte at %d%s", p.Rows*p.Each, each, memory, p.Threads, blocks, p.Steps, p.Vector, whole, aligned, ahead, p.Price, early)
+	resident := ""
+	if p.Resident > 0 {
+		resident = fmt.Sprintf(", room for %d blocks", p.Resident)
+	}
+	return fmt.Sprintf("inner persistent: %d rows a block%s%s, %d threads a row%s, %d steps of %d elements each%s%s%s, a held byte at %d%s%s", p.Rows*p.Each, each, memory, p.Threads, blocks, p.Steps, p.Vector, whole, aligned, ahead, p.Price, early, resident)
 }
 
 // Width is that of [scheduler.Vectorized]. Where it is known that blocks have as many rows

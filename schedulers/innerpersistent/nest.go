@@ -76,6 +76,9 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	if p.Steps > leastSteps && p.Vector == 1 && p.Threads == warp && p.Rows*warp == block {
 		s.SetResidentBlocks(warpResident)
 	}
+	if p.Resident > 0 {
+		s.SetResidentBlocks(int(p.Resident))
+	}
 	tensors := s.Tensors()
 	if p.Early {
 		tensors = slices.DeleteFunc(slices.Clone(tensors), func(v core.ValID) bool { return isFirstCopy(s.Fusion(), phases, v) })
