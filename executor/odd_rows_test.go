@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +35,7 @@ func randomRows(t testing.TB, r *rand.Rand, isLong bool) *fusionfuzz.Case {
 	p := rowPrograms[r.IntN(len(rowPrograms))]
 	types := []string{"bf16", "f16", "bf16", "f32"}
 	in, out := types[r.IntN(4)], types[r.IntN(4)]
-	columns := []int64{1 + r.Int64N(40), 1 + 2*r.Int64N(70), 1 + r.Int64N(700)}[r.IntN(3)]
+	columns := []int64{1 + r.Int64N(40), 1 + 2*r.Int64N(70), 1 + r.Int64N(700), 512 + r.Int64N(300)}[r.IntN(4)]
 	shape := []int64{1 + r.Int64N(30), columns}
 	if r.IntN(3) == 0 {
 		shape = []int64{1 + r.Int64N(5), 1 + r.Int64N(6), columns}
@@ -96,14 +95,21 @@ func randomRows(t testing.TB, r *rand.Rand, isLong bool) *fusionfuzz.Case {
 }
 
 // TestDeviceRows has random programs on rows planned for a device: those that begin where memory
-// is aligned, in another place of each row, among them. DEVICE_ROWS is how many, DEVICE_SEED says which.
+// is aligned, in another place of each row, and those that begin with a sector of it, among them. DEVICE_ROWS is how many, DEVICE_SEED says which.
 func TestDeviceRows(t *testing.T) {
-	n := setting("DEVICE_ROWS", 150)
+	n, sectors := setting("DEVICE_ROWS", 150), 0
 	aligned := checkRows(t, n, false, "scheduler_verbose", func(s *stage, r *rand.Rand) (candidate int) {
 		s.driver.Present[0].Processors = 1 + r.IntN(3)
 		return []int{0, 0, 0, 1}[r.IntN(4)]
-	}, "from where memory is aligned")
+	}, func(choice string) bool {
+		if strings.Contains(choice, "from where sectors") {
+			sectors++
+		}
+		return strings.Contains(choice, "from where memory is aligned")
+	})
 	require.Greater(t, aligned, n/6)
+	t.Log(sectors)
+	require.Greater(t, sectors, n/50)
 }
 
 // TestDeviceLongRows is the same of rows that are in registers of clusters. DEVICE_LONG_ROWS is how many.
@@ -111,13 +117,15 @@ func TestDeviceLongRows(t *testing.T) {
 	aligned := checkRows(t, setting("DEVICE_LONG_ROWS", 12), true, "scheduler_params", func(s *stage, _ *rand.Rand) (candidate int) {
 		s.driver.Present[0].ThreadsPerBlock = 256
 		return 0
-	}, "from where memory is aligned", "in each of")
+	}, func(choice string) bool {
+		return strings.Contains(choice, "from where memory is aligned") && strings.Contains(choice, "in each of")
+	})
 	require.Positive(t, aligned)
 }
 
 // checkRows checks n random programs, each on a device that prepare sets up and by the candidate that
-// it returns, and returns of how many the choice, as it is shown, says all of the words.
-func checkRows(t *testing.T, n int, isLong bool, shown string, prepare func(s *stage, r *rand.Rand) (candidate int), words ...string) (aligned int) {
+// it returns, and returns how many are of those whose choice, as it is shown, is counted.
+func checkRows(t *testing.T, n int, isLong bool, shown string, prepare func(s *stage, r *rand.Rand) (candidate int), isCounted func(choice string) bool) (counted int) {
 	seed := uint64(setting("DEVICE_SEED", 5))
 	for k := range n {
 		r := rand.New(rand.NewPCG(seed, uint64(k)))
@@ -127,15 +135,14 @@ func checkRows(t *testing.T, n int, isLong bool, shown string, prepare func(s *s
 		ok, err := s.check(s.executor(c.Fusion), c, candidate, never)
 		require.True(t, ok, "program %d: %v\n%s", k, err, c.Fusion)
 		if s.plan != nil {
-			choice, _ := s.plan.Inspection().Show(shown)
-			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(choice, w) }) {
-				aligned++
+			if choice, _ := s.plan.Inspection().Show(shown); isCounted(choice) {
+				counted++
 			}
 		}
 		if t.Failed() {
 			t.Fatalf("program %d\n%s", k, c.Fusion)
 		}
 	}
-	t.Log(aligned)
-	return aligned
+	t.Log(counted)
+	return counted
 }

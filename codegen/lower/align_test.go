@@ -96,7 +96,7 @@ func TestAlignedRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, dtype := range []string{"bf16", "f32"} {
 		text := strings.NewReplacer("DTYPE", dtype, "CONTIGUOUS", "yes").Replace(rowsLessMean)
-		for _, c := range []rowLoops{{2, 4, 2, 1, 40}, {4, 2, 3, 1, 40}, {8, 4, 1, 1, 40}, {2, 3, 2, 3, 40}, {4, 4, 4, 2, 40}} {
+		for _, c := range []rowLoops{{2, 4, 2, 1, 40}, {4, 2, 3, 1, 40}, {8, 4, 1, 1, 40}, {2, 3, 2, 3, 40}, {4, 4, 4, 2, 40}, {32, 2, 2, 1, 40}} {
 			vector := min(c.width, map[string]int64{"bf16": 8, "f32": 4}[dtype])
 			s, f := alignedRows(t, text, c, vector)
 			for columns := int64(0); columns <= 40; columns += 1 + rng.Int64N(3) {

@@ -26,8 +26,8 @@ type Phase struct {
 	Width int64         // a power of two
 }
 
-// widestPhase is the largest width of a phase: elements of one byte in 16.
-const widestPhase = 16
+// widestPhase is the largest width of a phase: elements of one byte in a line of memory.
+const widestPhase = 128
 
 // AlignRows replaces the axis column of v, of extent n, by one of extent n + width - 1,
 // whose index is that of the column and the phase of the row: the index of the axis row
@@ -36,7 +36,7 @@ const widestPhase = 16
 // phase must follow from the indices of blocks and threads alone; lowering refuses others.
 //
 // Errors: InvalidArgument if an axis is not there, is inlined or parallel, if a row is
-// reduced or the column itself or given twice, or if width is not 2, 4, 8 or 16.
+// reduced or the column itself or given twice, or if width is no power of two from 2 to 128.
 func (s *Scheduled) AlignRows(v core.ValID, row, column int, width int64, outer ...int) error {
 	const call = "align_rows"
 	a, at, err := s.movable(call, v, column)
@@ -59,7 +59,7 @@ func (s *Scheduled) AlignRows(v core.ValID, row, column int, width int64, outer 
 		rows = append(rows, r)
 	}
 	if width < 2 || width > widestPhase || bits.OnesCount64(uint64(width)) != 1 {
-		return core.InvalidArgumentf("%s(): width is %d; it must be 2, 4, 8 or 16", call, width)
+		return core.InvalidArgumentf("%s(): width is %d; it must be a power of two from 2 to 128", call, width)
 	}
 	t := s.f.Scalars()
 	p := Phase{Rows: rows, Pitch: s.extent(a), Width: width}

@@ -22,9 +22,9 @@ func TestAlignRows(t *testing.T) {
 		{0, 2, 4, "align_rows(): axis 2 is out of range for tv3, which has 2 axes"},
 		{-3, 1, 4, "align_rows(): axis -3 is out of range for tv3, which has 2 axes"},
 		{1, 1, 4, "align_rows(): axis 1 of tv3 is given as the row and as the column"},
-		{0, 1, 1, "align_rows(): width is 1; it must be 2, 4, 8 or 16"},
-		{0, 1, 6, "align_rows(): width is 6; it must be 2, 4, 8 or 16"},
-		{0, 1, 32, "align_rows(): width is 32; it must be 2, 4, 8 or 16"},
+		{0, 1, 1, "align_rows(): width is 1; it must be a power of two from 2 to 128"},
+		{0, 1, 6, "align_rows(): width is 6; it must be a power of two from 2 to 128"},
+		{0, 1, 256, "align_rows(): width is 256; it must be a power of two from 2 to 128"},
 	} {
 		require.EqualError(t, s.AlignRows(out, x.row, x.column, x.width), x.want)
 	}

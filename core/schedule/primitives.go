@@ -52,7 +52,7 @@ var table = []Primitive{
 	{Name: "align_rows", Method: true, Parameters: parameters{required("row", PlaceParameter), required("column", PlaceParameter), required("width", IntegerParameter),
 		optional("outer", PlacesParameter)},
 		Does: "Replaces the loop axis column, of n elements, by one of n + width - 1, in which those of row r come r * n % width later: vectors of width elements of a contiguous tensor are " +
-			"aligned there. outer lists axes whose rows precede those of row in memory, from the outermost: r counts them too. r follows from the indices of blocks and threads.",
+			"aligned there, and narrower ones. outer lists axes whose rows precede those of row in memory, from the outermost: r counts them too. r follows from the indices of blocks and threads.",
 		do: func(c *call) error {
 			return c.s.AlignRows(c.tensor, c.int("row"), c.int("column"), int64(c.int("width")), c.ints("outer")...)
 		}},

@@ -14,6 +14,9 @@ const (
 	mostElements  = 64       // that it may have where a warp has a row
 	wideVector    = 8        // elements of 2 bytes that an access has at most
 	alignedVector = 2        // elements of a step that begins where memory is aligned
+	leastSectors  = 32       // of a row, at least, whose steps begin with one
+	sectorSteps   = 18       // of a thread then, at most, of pairs that nothing exponential is computed of, or of single elements of 4 bytes
+	sectorThreads = 256      // from which on it may have so many of the latter
 	wideSteps     = 8        // of a thread, if each is one element of 4 bytes or more: a warp covers a line with it
 	leastSteps    = 16       // of a thread that it may have, if each is one element
 	mostSteps     = 32       // the same, if they load few bytes
@@ -100,7 +103,7 @@ func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 	a.join(&all[0], device)
 	single := all[0]
 	single.Vector, single.Steps, single.Shared, single.Ahead = 1, 0, false, 0
-	single.Early, single.Aligned = single.Early && !single.Aligned, false
+	single.Early, single.Aligned = single.Early && single.Aligned == 0, 0
 	if single.Steps = scheduler.CeilDiv(a.rows.Length, single.Threads*single.Cluster); single.Steps > mostElements {
 		single.Threads = min(int64(device.Threads), single.Threads*scheduler.CeilDiv(single.Steps, mostElements))
 		single.Steps = scheduler.CeilDiv(a.rows.Length, single.Threads*single.Cluster)
@@ -121,7 +124,7 @@ func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 // are kept behind others. Where a thread has many elements in registers, that leaves room: all
 // loads of weights at once spill in a layer norm of 2048 elements.
 func (a *analysis) isWhole(p Params) bool {
-	return !p.Aligned && (p.Shared || p.Steps*p.Vector <= fewElements) && a.rows.Piece == a.rows.Length && p.capacity() == a.rows.Length
+	return p.Aligned == 0 && (p.Shared || p.Steps*p.Vector <= fewElements) && a.rows.Piece == a.rows.Length && p.capacity() == a.rows.Length
 }
 
 // fit returns the parameters with the fewest threads a row that have room for the rows.
@@ -131,7 +134,7 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 	for p.Vector > 1 && (p.Vector*2 > length || a.rows.Piece < length && a.rows.Piece%p.Vector != 0) {
 		p.Vector /= 2
 	}
-	if q := p; a.aligns(&q) && a.inBlock(&q, device) {
+	if q := p; a.inPairs(&q) && a.inBlock(&q, device) || a.inSectors(&q) && a.inBlock(&q, device) && a.isResident(q) {
 		q.Rows = a.rowsOf(q, device)
 		return q, true
 	}
@@ -145,7 +148,7 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 	if p, ok := a.fitShared(p, 2, device); ok {
 		return p, true
 	}
-	if q := p; a.aligns(&q) && a.inCluster(&q, device) {
+	if q := p; a.inPairs(&q) && a.inCluster(&q, device) {
 		return q, true
 	}
 	return p, a.inCluster(&p, device)
@@ -167,14 +170,41 @@ func (a *analysis) inCluster(p *Params, device scheduler.Device) bool {
 	return false
 }
 
-// aligns lets p, which has steps of single elements, have steps that begin where memory is
+// inPairs lets p, which has steps of single elements, have steps of pairs that begin where memory is
 // aligned, and reports whether rows can have such.
-func (a *analysis) aligns(p *Params) bool {
+func (a *analysis) inPairs(p *Params) bool {
 	if p.Vector > 1 || a.rows.KeptDimensions == 0 || a.rows.Piece != a.rows.Length || !a.rows.Aligns(a.rows.Kept, alignedVector) {
 		return false
 	}
-	p.Vector, p.Aligned = alignedVector, true
+	p.Vector, p.Aligned = alignedVector, alignedVector
 	return true
+}
+
+// inSectors lets steps of p begin with the sectors of memory where rows do not, and reports whether
+// that is faster: no sector is read or written by two warps then, but some elements of the first
+// step are idle. A softmax of narrow elements gains nothing where a warp has a row, 65536 x 1022
+// bfloat16 67.7 / 64.7 us on an H200 and 69.2 / 65.8 so, nor with accesses of 8 bytes.
+func (a *analysis) inSectors(p *Params) bool {
+	if p.Aligned > 1 || a.rows.KeptDimensions == 0 || a.rows.Piece != a.rows.Length {
+		return false
+	}
+	if a.facts.isOnline && a.isNarrow() && (p.Vector > alignedVector || a.rows.Length <= shortRow) {
+		return false
+	}
+	p.Aligned = a.rows.Sector(a.rows.Kept, p.Vector)
+	return p.Aligned > 0 && a.rows.Length >= leastSectors*p.Aligned
+}
+
+// isResident reports whether several blocks of p, whose steps begin with sectors, are on a processor, and so
+// whether rows are rather in registers than in shared memory: a softmax of 4096 x 16386 bfloat16 takes
+// 74.2 / 72.2 us on an H200 with 9 steps of 1024 threads, 92.6 / 90.0 from shared memory.
+func (a *analysis) isResident(p Params) bool {
+	return p.Threads <= sharedThreads || a.isNarrow() && p.Steps <= sectorSteps/2
+}
+
+// isNarrow reports whether some elements have less than 4 bytes.
+func (a *analysis) isNarrow() bool {
+	return slices.ContainsFunc(a.rows.Tensors, func(t space.Tensor) bool { return t.Bytes < 4 })
 }
 
 // inBlock gives the rows of p threads of a block, and reports whether they have room for them.
@@ -256,6 +286,9 @@ func (a *analysis) widen(p *Params, h held, vectors int64, device scheduler.Devi
 		if p.Threads == warp && length <= shortRow {
 			most = mostElements
 		}
+		if p.isInSectors() {
+			most = max(most, sectorSteps*alignedVector)
+		}
 		most = min(most, a.mostSteps(*p)*p.Vector)
 		e := p.Steps * p.Vector
 		if most = max(most/max(h.registers, 1), p.Vector); e > most || p.capacity() < length {
@@ -272,13 +305,18 @@ func (a *analysis) widen(p *Params, h held, vectors int64, device scheduler.Devi
 // mostSteps returns how many steps a thread has at most. Of softmax in bfloat16, of 1,023
 // columns, a warp a row is faster (96.4 us, two warps 97.2); of what loads more for each
 // element two warps are: a layer norm 103 and 114; and of single elements of 4 bytes four:
-// softmax in float32 185 us, with two 187, with one 193.
+// softmax in float32 185 us, with two 187, with one 193. Where steps begin with sectors they have one
+// more, and long rows of such elements and those of norms rather twice the steps than the threads.
 func (a *analysis) mostSteps(p Params) int64 {
-	if p.Aligned {
+	switch isNarrow := a.isNarrow(); {
+	case p.isInSectors() && isNarrow && !a.facts.isOnline:
+		return sectorSteps * alignedVector / p.Vector
+	case p.isInSectors() && !isNarrow && p.Threads >= sectorThreads:
+		return sectorSteps
+	case p.Threads < largeBlock && !isNarrow:
+		return wideSteps + min(p.before(), 1)
+	case p.Aligned > 1:
 		return leastSteps
-	}
-	if p.Threads < largeBlock && !slices.ContainsFunc(a.rows.Tensors, func(t space.Tensor) bool { return t.Bytes < 4 }) {
-		return wideSteps
 	}
 	read, _ := a.rows.Traffic(1)
 	return min(max(stepBytes/max(read+a.facts.shared, 1), leastSteps), mostSteps)
@@ -289,7 +327,7 @@ func (a *analysis) mostSteps(p Params) int64 {
 // unless an exchange computes much: of a layer norm of 8192 x 8191 bfloat16 an element takes
 // 24.6 instructions with 512 threads and 19.6 with 256, and it is instructions that bound.
 func (a *analysis) halve(p *Params) {
-	if p.Cluster > 1 || p.Threads <= warp || p.Aligned && !a.facts.isOnline {
+	if p.Cluster > 1 || p.Threads <= warp || p.Aligned > 1 && !a.facts.isOnline || p.isInSectors() && !a.isNarrow() {
 		return
 	}
 	for p.Threads < largeBlock && 2*p.Steps*p.Vector > fewElements && p.Steps%2 == 0 {
@@ -349,16 +387,16 @@ func (a *analysis) spread(p *Params, device scheduler.Device) {
 // threads take 118 us on an H200, where single elements take 91. The rows of a thread have one
 // phase then, that of every second row.
 func (a *analysis) pair(p *Params, device scheduler.Device) {
-	isOther := p.Vector > 1 && (!p.Aligned || p.Threads > alignedPairs) || p.Cluster > 1 || p.Shared || a.facts.shared == 0
+	isOther := p.isInSectors() || p.Vector > 1 && (p.Aligned == 0 || p.Threads > alignedPairs) || p.Cluster > 1 || p.Shared || a.facts.shared == 0
 	e, most := p.Steps*p.Vector, int64(pairRegisters)
-	if p.Aligned {
+	if p.Aligned > 1 {
 		most = mostRegisters
 	}
 	more := e*max(a.facts.held[p.holding()].registers, 1) + scheduler.CeilDiv(e*a.facts.shared, 4)
 	if isOther || a.registersOf(*p)+more > most || a.rows.Count < pairRows*int64(device.Processors)*p.Rows {
 		return
 	}
-	if p.Each, p.Early = 2, true; p.Aligned {
+	if p.Each, p.Early = 2, true; p.Aligned > 1 {
 		p.Rows = p.Vector
 	}
 }

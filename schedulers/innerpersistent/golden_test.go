@@ -54,7 +54,7 @@ output %3
 // TestPromises holds what parameters promise of the length of a row against the lengths that
 // they are chosen for.
 func TestPromises(t *testing.T) {
-	for _, dtype := range []string{"bf16", "f64"} {
+	for _, dtype := range []string{"bf16", "f32", "f64"} {
 		for _, count := range []int{7, 65536} {
 			for length := int64(0); length < 140000; length += 1 + length/90 {
 				g := segmenttext.Read(t, fmt.Sprintf(`%%0 = tensor %s [-1, -1] contiguity=[yes, yes]

@@ -170,7 +170,7 @@ func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 		n.Split(steps, p.Ahead, schedule.Unroll)
 	}
 	if kept > 0 {
-		isApart := p.Aligned && p.Each > 1 // rows of one phase are as many apart as a block has of other phases
+		isApart := p.Aligned > 1 && p.Each > 1 // rows of one phase are as many apart as a block has of other phases
 		if isApart {
 			n.Split(0, p.Rows, schedule.TIDy)
 		}
@@ -199,8 +199,8 @@ func (a *analysis) row(n *scheduler.Nest, reduced int, p Params) int {
 		if least := p.least(); n.Err == nil && least > 0 && a.rows.Piece == a.rows.Length {
 			n.Err = n.Schedule.PromiseLeast(n.Tensor, at, least)
 		}
-		if n.Err == nil && p.Aligned {
-			n.Err = n.Schedule.AlignRows(n.Tensor, 0, at, p.Vector)
+		if n.Err == nil && p.Aligned > 1 {
+			n.Err = n.Schedule.AlignRows(n.Tensor, 0, at, p.Aligned)
 		}
 		if n.Err == nil {
 			n.Err = n.Schedule.SplitWhole(n.Tensor, at, capacity)

@@ -155,7 +155,8 @@ func (p *Space) PitchOf(from int, e, rows int64) Pitch {
 // AlignedPitch returns the pitch of loops over the places from from on in steps of e elements that
 // begin where memory is aligned, in another place of each row ([schedule.Scheduled.AlignRows]):
 // tensors that lie in memory as the space does, without a gap, have accesses as wide as their
-// addresses allow, and others single elements. Its costs are not known.
+// addresses allow, and others as wide ones as divide the rows, which steps are shifted by then.
+// Its costs are not known.
 func (p *Space) AlignedPitch(from int, e int64) Pitch {
 	h := Pitch{Elements: e, from: from}
 	for k := range p.Tensors {
@@ -164,10 +165,36 @@ func (p *Space) AlignedPitch(from int, e int64) Pitch {
 			for 2*w <= e && 2*w*t.Bytes <= min(vectorBytes, t.Aligned) {
 				w *= 2
 			}
+		} else {
+			for most := t.width(p.reach(t, from)); 2*w <= min(e, most) && p.Size(from, len(p.Extents))%(2*w) == 0; {
+				w *= 2
+			}
 		}
 		h.Widths = append(h.Widths, w)
 	}
 	return h
+}
+
+// sectorBytes are those that memory moves at a time.
+const sectorBytes = 32
+
+// Sector returns how many elements whole sectors of memory have, of all tensors that have an element
+// for each point, if those begin with one and lie in memory as the space does, but rows along the places from
+// from on do not begin with one, and accesses of e elements are narrow; else 0.
+func (p *Space) Sector(from int, e int64) int64 {
+	n, isNarrow := int64(1), false
+	for k := range p.Tensors {
+		if t := &p.Tensors[k]; p.IsFull(t) {
+			if t.Aligned < vectorBytes || p.reach(t, 0).run != p.Size(0, len(p.Extents)) {
+				return 0
+			}
+			n, isNarrow = max(n, sectorBytes/t.Bytes), isNarrow || e*t.Bytes < vectorBytes
+		}
+	}
+	if !isNarrow || p.Size(from, len(p.Extents))%n == 0 || p.Size(0, from) == 1 {
+		return 0
+	}
+	return n
 }
 
 // narrowBytes are those of an element below which accesses of single elements move little.

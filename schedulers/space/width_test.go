@@ -30,7 +30,7 @@ func segmentOf(t *testing.T, c *fusionfuzz.Case) *scheduler.Segment {
 // accesses have.
 func TestWidths(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	wide := 0
+	wide := [2]int{}
 	for range 400 {
 		sizes := make([]int64, 1+r.IntN(4))
 		for d := range sizes {
@@ -42,38 +42,48 @@ func TestWidths(t *testing.T) {
 		require.NoError(t, err)
 		for _, from := range append([]int{0}, p.Breaks()...) {
 			for e := int64(1); e <= 16; e *= 2 {
-				for k, w := range p.PitchOf(from, e, 1).Widths {
-					x := &p.Tensors[k]
-					if w > 1 {
-						wide++
+				for isAligned, h := range []Pitch{p.PitchOf(from, e, 1), p.AlignedPitch(from, e)} {
+					for k, w := range h.Widths {
+						x := &p.Tensors[k]
+						if w > 1 {
+							wide[isAligned]++
+						}
+						require.LessOrEqual(t, w, e)
+						if x.IsOutput || w == 1 {
+							continue
+						}
+						checkAccesses(t, g, p, from, w, &c.Inputs[x.Place], isAligned == 1)
 					}
-					require.LessOrEqual(t, w, e)
-					if x.IsOutput || w == 1 {
-						continue
-					}
-					checkAccesses(t, g, p, from, w, &c.Inputs[x.Place])
 				}
 			}
 		}
 	}
-	require.Greater(t, wide, 400)
+	require.Greater(t, wide[0], 400)
+	require.Greater(t, wide[1], 400)
 }
 
 // checkAccesses requires of every w points that the loops have next to each other,
 // from multiples of w on, that in has neighbours there, and that the first is
-// aligned.
-func checkAccesses(t *testing.T, g *scheduler.Segment, p *Space, from int, w int64, in *fusionfuzz.Input) {
+// aligned. Where rows are aligned the multiples are of what is before a point in the space, and
+// what is left of a row at its ends is in accesses of single elements.
+func checkAccesses(t *testing.T, g *scheduler.Segment, p *Space, from int, w int64, in *fusionfuzz.Input, isAligned bool) {
 	t.Helper()
 	rows, columns := p.Size(0, from), p.Size(from, len(p.Order))
 	for row := range rows {
-		first := int64(0)
+		first, shift := int64(0), int64(0)
+		if isAligned {
+			shift = row * columns % w
+		}
 		for c := range columns {
+			if at := (c + shift) / w * w; at < shift || at+w > columns+shift && isAligned {
+				continue
+			}
 			at := address(p, in, row*columns+c)
-			if c%w == 0 {
+			if (c+shift)%w == 0 {
 				first = at
 				require.Zero(t, first%w, "row %d, column %d\n%s, order %v, break %d, width %d", row, c, g.Fusion, p.Order, from, w)
 			}
-			require.Equal(t, first+c%w, at, "row %d, column %d\n%s, order %v, break %d, width %d", row, c, g.Fusion, p.Order, from, w)
+			require.Equal(t, first+(c+shift)%w, at, "row %d, column %d\n%s, order %v, break %d, width %d", row, c, g.Fusion, p.Order, from, w)
 		}
 	}
 }
