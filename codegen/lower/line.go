@@ -13,9 +13,10 @@ import (
 // maxLine bounds the elements of a line that a thread has in registers.
 const maxLine = 256
 
-// A line is the elements along one dimension that a scan needs all of, as threads along x
+// A line is the elements along one dimension that a scan needs all of, as threads along x or y
 // have them in registers: in steps, in each of which every thread has a few consecutive
-// ones, after those of the threads before it.
+// ones, after those of the threads before it. Threads along y, or those that share a line with
+// no others, may have several columns: lines side by side.
 //
 // It is emitted as an exchange is: each thread's elements go to registers, the results of
 // all of them take their place, and are stored where the statement stands.
@@ -25,6 +26,8 @@ type line struct {
 	axis        core.AxisID // of the result
 	steps, each int64
 	threads     int64
+	columns     int64
+	column      index // that is being emitted
 }
 
 // dimOf returns the dimension along which e needs its operand whole, if its results are
@@ -71,10 +74,9 @@ func (l *lowering) line(id core.ExprID, n *schedule.Nest) (*line, error) {
 	e := l.f.Expr(id)
 	v := e.Out[0]
 	dim, _ := dimOf(e)
-	y := &line{axis: l.f.Val(v).Domain.Root[dim], steps: 1, each: 1, threads: 1,
-		x: &exchange{id: id, across: []schedule.Parallel{schedule.TIDx}, count: 1}}
+	y := &line{axis: l.f.Val(v).Domain.Root[dim], steps: 1, each: 1, threads: 1, columns: 1, column: l.t.Int(0), x: &exchange{id: id, count: 1}}
 	y.meeting = &meeting{lowering: l, v: v, list: []*exchange{y.x}, ranks: 1}
-	isSpread := false
+	isPassed := false // a loop along the dimension
 	for _, a := range l.tensors[v].loop {
 		class := l.m.LoopClass(a)
 		isAlong, isAlone := l.along(a, y.axis)
@@ -84,39 +86,70 @@ func (l *lowering) line(id core.ExprID, n *schedule.Nest) (*line, error) {
 			y.x.loops = append(y.x.loops, class)
 		}
 		switch {
-		case !isAlong && inNest && !l.isSpread(class):
+		case !isAlong && inNest && !l.isSpread(class) && !isPassed:
 			return nil, nil // an inner block has it
-		case !isAlong || l.isOne(l.m.Promotion(a)):
+		case !isAlong && (!inNest || l.isSpread(class)) || l.isOne(l.m.Promotion(a)):
 			continue
-		case !isAlone:
+		case isAlong && !isAlone:
 			return nil, l.refuse("line", v, "%s is computed in a loop over dimension %d and others, and needs all of that dimension: keep it apart", l.f.Name(v), dim)
-		case p == schedule.TIDx:
-			isSpread = true
+		case p == schedule.TIDx || p == schedule.TIDy && e.Op.Class == core.Scan:
+			y.x.across = append(y.x.across, p)
+			isPassed = true
 			if y.threads, _ = l.t.ConstInt(l.extent(l.m.Promotion(a))); bits.OnesCount64(uint64(y.threads)) != 1 || !l.dimension(p).exact {
-				return nil, l.refuse("block size", v, "%s is computed from what threads along x have of dimension %d: their number must be a power of two", l.f.Name(v), dim)
+				return nil, l.refuse("block size", v, "%s is computed from what threads along %v have of dimension %d: their number must be a power of two", l.f.Name(v), p, dim)
 			}
 			continue
 		case l.isSpread(class) || p == schedule.Vectorize || !inNest:
 			return nil, l.refuse("line", v, "%s is computed in loops of dimension %d that are %v: those of threads along x can be, within loops of steps and around loops of elements", l.f.Name(v), dim, p)
 		}
-		size, isConst := l.t.ConstInt(l.extent(l.m.Promotion(a)))
-		if y.x.count *= size; !isConst || size < 1 || y.x.count > maxLine {
-			return nil, l.refuse("register size", v, "each thread has elements of dimension %d of what %s is computed from in registers, one and no more than %d: split the dimension whole", dim, l.f.Name(v), maxLine)
+		if err := y.extend(a, dim, isAlong); err != nil {
+			return nil, err
 		}
-		if isSpread {
-			y.each *= size
-		} else {
-			y.steps *= size
-		}
+		isPassed = true
 	}
-	if !isSpread {
-		y.steps, y.each = 1, y.x.count
-		y.x.across = nil
+	if len(y.x.across) == 0 {
+		y.steps, y.each = 1, y.steps
+	}
+	if err := y.checkColumns(dim); err != nil {
+		return nil, err
 	}
 	if e.Op.Class == core.Scan {
 		y.x.scanned, y.x.fold = y, l.fold(e)
 	}
 	return y, y.split(y.x.across)
+}
+
+// extend gives each thread the elements of loop axis a: of a line, or of several.
+func (y *line) extend(a core.AxisID, dim int, isAlong bool) error {
+	size, isConst := y.t.ConstInt(y.extent(y.m.Promotion(a)))
+	if y.x.count *= size; !isConst || size < 1 || y.x.count > maxLine {
+		return y.refuse("register size", y.v, "each thread has elements of dimension %d of what %s is computed from in registers, one and no more than %d: split the dimension whole", dim, y.f.Name(y.v), maxLine)
+	}
+	switch {
+	case !isAlong:
+		y.columns *= size
+	case y.columns > 1:
+		return y.refuse("line", y.v, "%s is computed in loops over dimension %d within one over others: those of a thread's columns can be within all of them", y.f.Name(y.v), dim)
+	case len(y.x.across) > 0:
+		y.each *= size
+	default:
+		y.steps *= size
+	}
+	return nil
+}
+
+// checkColumns fails unless the threads of columns can exchange what they have.
+func (y *line) checkColumns(dim int) error {
+	isAlongX := slices.Contains(y.x.across, schedule.TIDx)
+	switch isSort := y.f.Expr(y.x.id).Op.Class == core.Sort; {
+	case len(y.x.across) > 1:
+		return y.refuse("line", y.v, "%s is computed by threads along x and y that have dimension %d: those along one of them can have it", y.f.Name(y.v), dim)
+	case (isAlongX || isSort) && y.columns > 1:
+		return y.refuse("line", y.v, "%s is computed in loops over dimension %d around one over others: threads along y or a single one can have several columns of a scan", y.f.Name(y.v), dim)
+	case len(y.x.across) > 0 && !isAlongX && y.steps > 1:
+		return y.refuse("line", y.v, "%s is computed in steps of threads along y that have dimension %d: each of those can have consecutive elements alone", y.f.Name(y.v), dim)
+	}
+	return nil
 }
 
 // along reports whether loop axis a is made from root axis of, and from nothing else.
@@ -166,9 +199,10 @@ func (y *line) isShifted(found, at index) bool {
 	return slices.ContainsFunc(y.s.Phases(), func(p schedule.Phase) bool { return found == y.t.Sub(at, y.lowering.size(p.Shift)) })
 }
 
-// place returns the place of element j of a step.
+// place returns the place of element j of a step, of the column that is being emitted.
 func (y *line) place(step index, j int64) kir.Access {
-	return y.access(y.x, 0, y.t.Add(y.t.Mul(step, y.t.Int(y.each)), y.t.Int(j)))
+	at := y.t.Add(y.t.Mul(step, y.t.Int(y.each)), y.t.Int(j))
+	return y.access(y.x, 0, y.t.Add(y.t.Mul(at, y.t.Int(y.columns)), y.column))
 }
 
 // eachStep emits body for n of the steps from first on.
@@ -191,8 +225,14 @@ func (y *line) scan() error {
 	}
 	y.b.Store(first, carry)
 	if y.threads == 1 {
-		y.inThread(y.t.Int(0), func(total kir.ValueID) kir.ValueID { return total })
-		y.prepend(y.t.Int(0), y.b.Load(carry))
+		y.eachColumn(func() {
+			y.inThread(y.t.Int(0), func(total kir.ValueID) kir.ValueID { return total })
+			y.prepend(y.t.Int(0), y.b.Load(carry))
+		})
+		return nil
+	}
+	if y.x.across[0] != schedule.TIDx {
+		y.acrossColumns(carry)
 		return nil
 	}
 	lane, lanes := y.lane(y.dims)

@@ -117,3 +117,60 @@ func TestSorts(t *testing.T) {
 		}
 	}
 }
+
+// A columnCase is how columns are cut: so many side by side of a thread, of threads next to each
+// other, and of each column parts of threads with so many elements.
+type columnCase struct{ beside, lanes, threads, each int64 }
+
+// scheduleColumns gives tensor reference, of columns, loops of blocks and threads of columns,
+// threads along them, elements, and columns of a thread.
+func scheduleColumns(s *schedule.Scheduled, reference core.ValID, c columnCase) error {
+	operand := s.Fusion().TensorArgs(s.Fusion().Expr(s.Fusion().Val(reference).Def))[0]
+	parallelize := func(v core.ValID) error {
+		return errors.Join(s.Parallelize(v, 0, schedule.BIDx), s.Parallelize(v, 1, schedule.TIDx), s.Parallelize(v, 3, schedule.TIDy))
+	}
+	for _, step := range []func() error{
+		func() error { return s.Reorder(reference, map[int]int{0: 1}) },
+		func() error { return s.SplitWhole(reference, 1, c.threads*c.each) },
+		func() error { return s.Split(reference, 2, c.each, true) },
+		func() error { return s.Split(reference, 0, c.beside, true) },
+		func() error { return s.Split(reference, 0, c.lanes, true) },
+		func() error { return s.Reorder(reference, map[int]int{2: 5}) },
+		func() error { _, err := s.TransformLike(reference, nil); return err },
+		func() error { return parallelize(reference) },
+		func() error { return parallelize(operand) },
+		func() error { return s.ParallelizeLike(reference, -1, nil, nil) },
+		func() error { return s.InlineMost(nil, nil) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestColumns scans columns by one thread, by threads of one warp, and of several whose lanes
+// have one column or more.
+func TestColumns(t *testing.T) {
+	for i, x := range []struct{ op, dtype, init string }{{"cumsum", "f32", " init=2.5:f32"}, {"cumprod", "c64", " init=(2,1):c64"}, {"cummax", "bf16", " init=2.5:bf16"}, {"cummin", "i32", " init=2:i32"}, {"cumsum", "f64", " init=2.5:f64"}, {"cumprod", "i64", " init=2:i64"}} {
+		for j, init := range []string{"", x.init} {
+			for k, c := range []columnCase{{1, 32, 1, 5}, {4, 8, 1, 3}, {1, 8, 4, 3}, {2, 4, 2, 2}, {1, 32, 16, 2}, {2, 8, 32, 1}, {4, 4, 64, 1}, {1, 2, 128, 2}} {
+				most := c.threads * c.each
+				if x.op == "cumprod" && x.dtype != "i64" {
+					most = min(most, 24) // products of more overflow in one order and not in another
+				}
+				for l, n := range []int64{0, 1, min(c.each+1, most), most - 1, most} {
+					if testing.Short() && (i+j+k+l)%4 != 0 {
+						continue
+					}
+					text := fmt.Sprintf("%%0 = tensor %s [-1, -1] contiguity=[yes, yes]\n%%1 = set %%0\n%%2 = %s %%1 dim=0%s\n%%3 = set %%2\noutput %%3\n", x.dtype, x.op, init)
+					s := parsed(t, text)
+					f := frozen(s)
+					require.NoError(t, scheduleColumns(s, tv(s, 2), c))
+					_, err := checkWith(s, f, fusionfuzz.Inputs(f, 7, []int64{n, 37}), Options{})
+					require.NoError(t, err, "%v %v init %s, %d elements", x, c, init, n)
+				}
+			}
+		}
+	}
+}
