@@ -1,4 +1,4 @@
-"""Scans, sorts and the greatest elements of rows."""
+"""Scans of rows and columns, sorts and the greatest elements of rows."""
 
 import math
 from collections.abc import Sequence
@@ -23,6 +23,14 @@ def cumsum(dtype: torch.dtype, m: int, n: int) -> Row:
     gate = Gate(0.97, 128e6, (1.0, 1.0)) if n % 4 == 0 else AHEAD
     error = 2**-5 if dtype is BF16 else 0.0
     return row("cumsum", define, lambda x: torch.cumsum(x, 1), dtype, m, n, gate, torch_error=error)
+
+
+def cumsum_of_columns(dtype: torch.dtype, m: int, n: int) -> Row:
+    def define(fd, types, x):
+        return fd.ops.cumsum(x, dim=0)
+
+    error = 2**-5 if dtype is BF16 else 0.0
+    return row("cumsum of columns", define, lambda x: torch.cumsum(x, 0), dtype, m, n, AHEAD, torch_error=error)
 
 
 def is_order(x: torch.Tensor, order: torch.Tensor, descending: bool) -> bool:
@@ -56,6 +64,8 @@ def topk(k: int, dtype: torch.dtype, m: int, n: int) -> Row:
 
 
 ROWS: list[Row] = [
+    cumsum_of_columns(F32, 2048, 16384),
+    cumsum_of_columns(BF16, 2048, 32768),
     cumsum(F32, 8192, 2048),
     cumsum(F32, 65536, 2048),
     cumsum(BF16, 65536, 2048),

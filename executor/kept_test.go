@@ -219,13 +219,13 @@ var keptTexts = []keptText{
 		x := float32(1.5)
 		return []executor.Input{onDevice(0, 0x1000, []int64{8, 8}, []int64{8, 1}), onDevice(0, 0x8000, []int64{8, 8}, []int64{8, 1}), hostScalar(&x)}
 	}},
-	{"call of a number", "%0 = tensor f32 [4, 2] contiguity=[yes, yes]\n$0 = scalar f64\n$1 = cast $0 : f32\n%1 = cumsum %0 dim=0 init=$1\noutput %1\n",
+	{"call of a number", "%0 = tensor f32 [40000, 2] contiguity=[yes, yes]\n$0 = scalar f64\n$1 = cast $0 : f32\n%1 = cumsum %0 dim=0 init=$1\noutput %1\n",
 		func() []executor.Input {
-			return []executor.Input{onDevice(0, 0x1000, []int64{4, 2}, []int64{2, 1}), number(0.5)}
+			return []executor.Input{onDevice(0, 0x1000, []int64{40000, 2}, []int64{2, 1}), number(0.5)}
 		}},
-	{"call of a complex number", "%0 = tensor c128 [4, 2] contiguity=[yes, yes]\n$0 = scalar c128\n%1 = cumsum %0 dim=0 init=$0\noutput %1\n",
+	{"call of a complex number", "%0 = tensor c128 [40000, 2] contiguity=[yes, yes]\n$0 = scalar c128\n%1 = cumsum %0 dim=0 init=$0\noutput %1\n",
 		func() []executor.Input {
-			x := onDevice(0, 0x1000, []int64{4, 2}, []int64{2, 1})
+			x := onDevice(0, 0x1000, []int64{40000, 2}, []int64{2, 1})
 			x.DType = dtype.ComplexDouble
 			return []executor.Input{x, {Scalar: scalar.Value{Type: dtype.ComplexDouble, Re: 2, Im: 3}}}
 		}},

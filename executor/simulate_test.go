@@ -467,9 +467,10 @@ func TestSimulateOrdersOfPlaces(t *testing.T) {
 		{"beside it", "%4 = squeeze %3 dims=[] squeeze_expanded=false\noutput %3\noutput %4\n"},
 		{"beside its transpose", "%4 = squeeze %3 dims=[] squeeze_expanded=false\n%5 = permute %3 dims=[1, 0]\noutput %5\noutput %4\n"},
 		{"in place", "output %3 alias %0\n"},
-		{"in place and read by torch", "%4 = cumsum %3 dim=0\noutput %3 alias %0\noutput %4\n"},
+		{"in place and read by torch", "%4 = argsort %3 dim=0 descending=false stable=true\noutput %3 alias %0\noutput %4\n"},
+		{"in place and scanned", "%4 = cumsum %3 dim=0\noutput %3 alias %0\noutput %4\n"},
 		{"in place and an output", "output %3\noutput %3 alias %0\n"},
-		{"in place, both ways", "%4 = stride_order %3 stride_order=[1, 0]\n%5 = cumsum %4 dim=0\noutput %4 alias %0\noutput %5\noutput %3\n"},
+		{"in place, both ways", "%4 = stride_order %3 stride_order=[1, 0]\n%5 = argsort %4 dim=0 descending=false stable=true\noutput %4 alias %0\noutput %5\noutput %3\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f, err := core.Parse(laidOut + test.text)

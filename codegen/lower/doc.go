@@ -33,8 +33,9 @@
 // depend on the kernel alone, so that every launch gives the same bits.
 //
 // What needs all of a dimension to give an element of it, a scan or a sort, is emitted in the
-// same steps (line.go, sort.go): threads along x have the line in registers, exchange what
-// they have at once, and each stores its own elements where the statement stands.
+// same steps (line.go, columns.go, sort.go): threads along x, or of columns along y, have the line in
+// registers, exchange what they have at once, and each stores its own elements where the
+// statement stands.
 //
 // # Invariants
 //
@@ -49,7 +50,7 @@
 // Reading order: lower.go, analysis.go, graph.go, storage.go, exchange.go; then
 // emit.go, path.go, index.go, predicate.go, value.go, arguments.go; then what
 // classes of ops and parallel types add: resize.go, parts.go, scatter.go, reduction.go,
-// moments.go, online.go, across.go, block.go, share.go, cluster.go, grid.go, line.go, sort.go,
+// moments.go, online.go, across.go, block.go, share.go, cluster.go, grid.go, line.go, columns.go, sort.go,
 // vector.go, align.go, pipeline.go, dealt.go, swizzle.go, unswitch.go, keep.go, drop.go, alias.go; then
 // the passes over kir: registers.go, accumulate.go, together.go, fetch.go, iterations.go, synchronise.go, hoist.go,
 // indextype.go, divisors.go. walk.go visits statements; rules.go is what tests leave out,

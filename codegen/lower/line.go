@@ -100,7 +100,7 @@ func (l *lowering) line(id core.ExprID, n *schedule.Nest) (*line, error) {
 			}
 			continue
 		case l.isSpread(class) || p == schedule.Vectorize || !inNest:
-			return nil, l.refuse("line", v, "%s is computed in loops of dimension %d that are %v: those of threads along x can be, within loops of steps and around loops of elements", l.f.Name(v), dim, p)
+			return nil, l.refuse("line", v, "%s is computed in loops of dimension %d that are %v: those of threads along x, or of a scan along y, can be, within loops of steps and around loops of elements", l.f.Name(v), dim, p)
 		}
 		if err := y.extend(a, dim, isAlong); err != nil {
 			return nil, err

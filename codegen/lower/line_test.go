@@ -174,3 +174,40 @@ func TestColumns(t *testing.T) {
 		}
 	}
 }
+
+// TestColumnsRefused has loops in which threads do not have columns as they exchange them.
+func TestColumnsRefused(t *testing.T) {
+	for _, x := range []struct {
+		name, refusal string
+		place         int // of the columns of a thread
+		parallel      []schedule.Parallel
+	}{
+		{"along x and y", "by threads along x and y", 4, []schedule.Parallel{schedule.TIDx, schedule.TIDy}},
+		{"columns of threads along x", "around one over others", 4, []schedule.Parallel{schedule.TIDx, schedule.Serial}},
+		{"steps of threads along y", "in steps of threads along y", 4, []schedule.Parallel{schedule.Serial, schedule.TIDy}},
+		{"columns around elements", "within one over others", 3, []schedule.Parallel{schedule.TIDy, schedule.Serial}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := parsed(t, "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n%1 = set %0\n%2 = cumsum %1 dim=0\n%3 = set %2\noutput %3\n")
+			v := tv(s, 2)
+			must(t, s.Reorder(v, map[int]int{0: 1}), s.SplitWhole(v, 1, 16), s.Split(v, 2, 4, true), s.Split(v, 0, 2, true))
+			must(t, s.Reorder(v, map[int]int{2: 1, 1: x.place})) // columns, what is one, and the three
+			_, err := s.TransformLike(v, nil)
+			must(t, err)
+			for _, w := range []core.ValID{v, tv(s, 1)} {
+				must(t, s.Parallelize(w, 0, schedule.BIDx))
+				at := 2
+				for _, p := range x.parallel {
+					if at == x.place {
+						at++
+					}
+					must(t, s.Parallelize(w, at, p))
+					at++
+				}
+			}
+			must(t, s.ParallelizeLike(v, -1, nil, nil), s.InlineMost(nil, nil))
+			_, err = lowered(s, Options{})
+			require.ErrorContains(t, err, x.refusal)
+		})
+	}
+}

@@ -39,8 +39,11 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 			count *= a.space.Extents[k]
 		}
 	}
-	if a.facts.record > 0 {
+	switch {
+	case a.facts.record > 0:
 		return a.chooseSort(length, count, device)
+	case a.inner > 0:
+		return a.chooseColumns(length, count, device)
 	}
 	vector := a.space.Cheapest(len(a.space.Order)-1, 1).Elements
 	for vector > 1 && vector > length {
@@ -58,6 +61,11 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	for _, e := range slices.Compact([]int64{vector, 1}) {
 		try(Params{Vector: e})
 	}
+	return a.first(all, length)
+}
+
+// first returns those of all that can be applied to rows of length elements, or why none can.
+func (a *analysis) first(all []Params, length int64) ([]Params, error) {
 	if len(all) == 0 {
 		f := a.g.Fusion
 		return nil, scheduler.Refused(f, name, "row too long", a.facts.reference,

@@ -75,7 +75,8 @@ func (a *analysis) spread(s *schedule.Scheduled, reference core.ValID, p Params,
 }
 
 // loops gives v loops: blocks of rows, rows, steps of a thread, threads, and elements of a
-// step.
+// step; of columns blocks, threads next to each other, threads along them, elements, and columns
+// of a thread.
 func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 	order := a.order()
 	moves := map[int]int{}
@@ -97,11 +98,29 @@ func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 		n.Err = s.SplitWhole(v, at, p.capacity()+p.before())
 	}
 	at++
+	if p.Columns {
+		return splitColumns(n, at, p)
+	}
 	n.Split(at, p.Vector, schedule.Serial)
 	n.Split(at, p.Threads, schedule.TIDx)
 	if kept > 0 {
 		n.Split(0, p.Rows, schedule.TIDy)
 		n.Parallelize(0, schedule.BIDx)
+	}
+	return n.Err
+}
+
+// splitColumns gives the columns of n, which have their elements at a place, the loops of p.
+func splitColumns(n scheduler.Nest, at int, p Params) error {
+	n.Split(at, p.Steps, schedule.Serial)
+	if p.Threads > 1 {
+		n.Parallelize(at, schedule.TIDy)
+	}
+	n.Split(0, p.Vector, schedule.Serial)
+	n.Split(0, p.Rows, schedule.TIDx)
+	n.Parallelize(0, schedule.BIDx)
+	if p.Vector > 1 && n.Err == nil {
+		n.Reorder(map[int]int{2: len(n.Schedule.Loop(n.Tensor)) - 1})
 	}
 	return n.Err
 }
