@@ -27,6 +27,21 @@ var (
 	declaredFunction = regexp.MustCompile(`(?m)^__device__ inline .*?(\w+|operator\S+)\(`)
 )
 
+// TestNoPolicyOfCopiesThroughTheFirstCache: cp.async.ca, of 4 and 8 bytes, with a policy of the second cache assembles
+// and is an illegal instruction on an H200, which the device ends the process for.
+func TestNoPolicyOfCopiesThroughTheFirstCache(t *testing.T) {
+	copies := 0
+	for _, s := range sections {
+		for line := range strings.Lines(s.text) {
+			if strings.Contains(line, "cp.async.ca") {
+				copies++
+				require.NotContains(t, line, "cache_hint", s.name)
+			}
+		}
+	}
+	require.NotZero(t, copies)
+}
+
 // TestSectionsCompileAlone compiles each section with those that it needs and no
 // others, so that none is missing, and looks that none is named in vain.
 func TestSectionsCompileAlone(t *testing.T) {

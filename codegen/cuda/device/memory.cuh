@@ -431,7 +431,8 @@ __device__ inline void copyAsync(void* to, const void* from, bool guard) {
 }
 
 //@ copyAsyncBy
-// copyAsync by a policy of the second cache, of size bytes and else zeros.
+// copyAsync by a policy of the second cache, of size bytes and else zeros. Copies of 4 and 8 bytes have
+// none: they pass the first cache, and with a policy they are an illegal instruction on an H200.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 template <int Bytes>
 __device__ inline void copyAsyncBy(void* to, const void* from, int size, unsigned long long policy) {
@@ -440,8 +441,7 @@ __device__ inline void copyAsyncBy(void* to, const void* from, int size, unsigne
     asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(address), "l"(from), "r"(size), "l"(policy)
                  : "memory");
   else
-    asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], %2, %3, %4;" ::"r"(address), "l"(from), "n"(Bytes), "r"(size), "l"(policy)
-                 : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(Bytes), "r"(size) : "memory");
 }
 #endif
 
