@@ -138,7 +138,7 @@ def _as_asked(
             continue
         dtype, sizes, strides = wanted
         if value.dtype is not dtype:
-            value = _converted(value, dtype)
+            value = torch_rows.converted(value, dtype)
         if value.shape != sizes:
             raise RuntimeError(f"a result has shape {list(value.shape)}, and {list(sizes)} was expected")
         memory = _first(value)
@@ -164,14 +164,6 @@ def _first(x: torch.Tensor) -> int:
 
 def _has_bits(value: torch.Tensor) -> bool:
     return value.is_conj() or value.is_neg()
-
-
-def _converted(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    if dtype is torch.uint64 and value.dtype is torch.int64:
-        return value.view(torch.uint64)
-    if dtype is torch.float8_e4m3fn and value.dtype.is_floating_point:  # it has no infinity
-        value = value.float().clamp(-448, 448)
-    return value.to(dtype)
 
 
 def _placed(value: torch.Tensor, strides: tuple[int, ...], device: torch.device) -> torch.Tensor:

@@ -15,6 +15,15 @@ from torch import Tensor
 Number = bool | int | float | complex
 
 
+def converted(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """The value in another type: what overflows float8_e4m3fn, of which torch 2.11 makes NaN, is its largest number."""
+    if dtype is torch.uint64 and value.dtype is torch.int64:
+        return value.view(torch.uint64)
+    if dtype is torch.float8_e4m3fn and value.dtype is not dtype and not value.is_complex():  # it has no infinity
+        value = value.float().clamp(-448, 448)
+    return value.to(dtype)
+
+
 def number(value: Number, dtype: torch.dtype, device: torch.device) -> Tensor:
     """A number as a tensor without dimensions; integers wrap."""
     if dtype is torch.uint64:
@@ -22,7 +31,7 @@ def number(value: Number, dtype: torch.dtype, device: torch.device) -> Tensor:
     if isinstance(value, int) and value >= 2**63:
         value -= 2**64
     if dtype.is_floating_point and dtype.itemsize == 1:
-        return torch.full((), value, dtype=torch.float32, device=device).to(dtype)
+        return converted(torch.full((), value, dtype=torch.float32, device=device), dtype)
     return torch.full((), value, dtype=dtype, device=device)
 
 
@@ -30,7 +39,7 @@ def cast(arg: Tensor, dtype: torch.dtype) -> Tensor:
     """arg as another type: real parts of complex numbers."""
     if arg.is_complex() and not dtype.is_complex:
         arg = arg != 0 if dtype is torch.bool else arg.real
-    return arg.to(dtype)
+    return converted(arg, dtype)
 
 
 # ---- Order ----
@@ -239,7 +248,7 @@ def index_put_accumulate(acc: Tensor, index: Tensor, value: Tensor) -> Tensor:
     groups[1:] = (places[1:] != places[:-1]).cumsum(0)
     sums = torch.zeros(value.shape, dtype=torch.float32, device=acc.device)
     _add_slices(sums, groups, _slices(value, order).float())
-    written = (_slices(result, places).float() + sums[groups]).to(acc.dtype)
+    written = converted(_slices(result, places).float() + sums[groups], acc.dtype)
     _bits(result).index_put_((places,), _bits(written))  # equal ones where places are
     return result[:-1]
 
@@ -290,7 +299,8 @@ def sum_slices(acc: Tensor, order: Tensor, begin: Tensor, value: Tensor, parts: 
     listed, is_some = _positions(order, count)
     value = _slices(value, listed)
     places = torch.cat([torch.where(is_some & ~in_part, places, -1), of])
-    return index_put_accumulate(acc.to(parts.dtype), places, torch.cat([value.to(parts.dtype), parts])).to(acc.dtype)
+    sums = index_put_accumulate(acc.to(parts.dtype), places, torch.cat([value.to(parts.dtype), parts]))
+    return converted(sums, acc.dtype)
 
 
 def _add_slices(to: Tensor, positions: Tensor, value: Tensor) -> Tensor:
