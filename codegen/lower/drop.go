@@ -311,6 +311,8 @@ func (l *lowering) provides(p, s *guarded, at *kir.Access) (rule, why string) {
 	switch {
 	case len(p.aliens) > 0 || p.g.redundant || p.tensor.storage.compact || len(p.shownTests()) > 0:
 		return "direct", b.Name + " is computed at more points than it has elements"
+	case p.fold == nil && len(p.own) > 1: // there may be no room for the identity in the others
+		return "direct", b.Name + " is one of several results"
 	case p.fold == nil && s.fold.state != nil && s.fold.state.counts(s.fold) && l.omitted != countsOne:
 		return "count", "what it counts is no element"
 	case p.fold != nil && core.MergeOp(p.fold.op) != s.fold.op && l.omitted != sameReduction:

@@ -331,22 +331,44 @@ func (y *line) fromLane(v kir.ValueID, lane, n int64) kir.ValueID {
 	return y.temporary("total", y.b.ShuffleAt(v, y.t.Int(lane), int(n)))
 }
 
-// storeOfLine stores the result of x for one element.
+// storeOfLine stores the results of x for one element, together those that the same threads
+// write: what lies in registers all threads write, and the same in global memory one may.
 func (c *context) storeOfLine(x *exchange) error {
-	g, err := c.guard(x.id, false)
-	if err != nil {
-		return err
+	c.limit(c.f.Expr(x.id))
+	for rest := c.f.Expr(x.id).Out; len(rest) > 0; {
+		var g guard
+		var those, others []core.ValID
+		for _, v := range rest {
+			own, err := c.lowering.context(v, false).guard(x.id, false)
+			switch {
+			case err != nil:
+				return err
+			case len(those) == 0:
+				g, those = own, append(those, v)
+			case c.all(own.among) == c.all(g.among) && own.redundant == g.redundant:
+				those = append(those, v)
+			default:
+				others = append(others, v)
+			}
+		}
+		c.redundant = g.redundant
+		if err := c.under(&guarded{id: x.id, g: g}, c.holds(g), func() error { return c.storeLine(x, those) }); err != nil {
+			return err
+		}
+		rest = others
 	}
-	c.redundant = g.redundant
-	return c.under(&guarded{id: x.id, g: g}, c.holds(g), func() error {
-		if x.sorted != nil {
-			return c.storeSorted(x)
-		}
-		v := c.tensor.v
-		dst, err := c.write(v)
-		if err == nil {
-			c.assign(dst, c.b.Cast(c.f.Val(v).DType, c.loadFrom(c.partAt(x, 0))))
-		}
-		return err
-	})
+	return nil
+}
+
+// storeLine stores some results of x.
+func (c *context) storeLine(x *exchange, results []core.ValID) error {
+	if x.sorted != nil {
+		return c.storeSorted(x, results)
+	}
+	v := c.tensor.v
+	dst, err := c.write(v)
+	if err == nil {
+		c.assign(dst, c.b.Cast(c.f.Val(v).DType, c.loadFrom(c.partAt(x, 0))))
+	}
+	return err
 }

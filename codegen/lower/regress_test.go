@@ -385,6 +385,54 @@ tv1.split(2, 2)
 tv1.merge(3, 4)
 tv1.parallelize(1, unswitch)
 `},
+	// Results of one sort in different memory are written by different threads each.
+	{"one result of a sort in global memory", `%0 = tensor f32 [4] contiguity=[yes]
+%1, %2 = topk %0 k=4 dim=0 largest=true sorted=true
+%3 = sub %2, -3:i64
+%4 = neg %1
+output %3
+output %4
+`, [][]int64{{4}}, `tv5 = tv0.cache_after()
+tv5.set_memory_type(shared)
+tv2.set_memory_type(global)
+tv3.split(0, 2)
+tv3.parallelize(1, grid_x)
+`},
+	{"the other result of a sort in global memory", `%0 = tensor f32 [4] contiguity=[yes]
+%1, %2 = topk %0 k=4 dim=0 largest=true sorted=true
+%3 = sub %2, -3:i64
+%4 = neg %1
+output %3
+output %4
+`, [][]int64{{4}}, `tv5 = tv0.cache_after()
+tv5.set_memory_type(shared)
+tv1.set_memory_type(global)
+tv2.set_memory_type(shared)
+tv3.split(0, 2)
+tv3.parallelize(1, grid_x)
+`},
+	// What is computed of a sort of what the last block has, that block has alone.
+	{"sort of a reduction across blocks", `%0 = tensor f32 [8, 4] contiguity=[yes, yes]
+%1 = sum %0 dims=[0] keepdim=false dtype=f32
+%2, %3 = topk %1 k=4 dim=0 largest=true sorted=true
+%4 = neg %2
+output %4
+`, [][]int64{{8, 4}}, `tv5 = tv1.cache_after()
+tv5.set_memory_type(shared)
+tv1.parallelize(0, grid_x)
+`},
+	// The identity that a reduction relies on in one result is not stored in the others.
+	{"reduction of one result of a sort", `%0 = tensor f32 [3] contiguity=[yes]
+%1, %2 = topk %0 k=3 dim=0 largest=true sorted=true
+%3 = sum %1 dims=[0] keepdim=false dtype=f32
+output %2
+output %3
+`, [][]int64{{3}}, `tv4 = tv0.cache_after()
+tv4.set_memory_type(shared)
+tv5 = tv3.cache_before()
+tv1.split(0, 4)
+transform_like(tv1)
+`},
 }
 
 func TestRegressions(t *testing.T) {

@@ -426,8 +426,8 @@ func (s *sorting) withWarp(threads int64, isMirrored bool, isFirst kir.ValueID) 
 	})
 }
 
-// storeSorted stores what the results have of the record at one place.
-func (c *context) storeSorted(x *exchange) error {
+// storeSorted stores what some results have of the record at one place.
+func (c *context) storeSorted(x *exchange, results []core.ValID) error {
 	s := x.sorted
 	if err := s.inOrder(c); err != nil {
 		return err
@@ -439,12 +439,12 @@ func (c *context) storeSorted(x *exchange) error {
 		record = append(record, c.loadFrom(c.partAt(x, k)))
 	}
 	position := c.temporary("position", s.positionIn(record))
-	for k, w := range s.e.Out {
+	for _, w := range results {
 		dst, err := c.write(w)
 		if err != nil {
 			return err
 		}
-		if k == len(s.e.Out)-1 {
+		if w == s.e.Out[len(s.e.Out)-1] {
 			c.assign(dst, position)
 			continue
 		}
