@@ -433,6 +433,17 @@ tv5 = tv3.cache_before()
 tv1.split(0, 4)
 transform_like(tv1)
 `},
+	// What threads have of a state in shared memory only its writer adds, also where parts
+	// are added together.
+	{"parts of a state that one thread writes", `%0 = tensor f32 [5] contiguity=[yes]
+%1, %2, %3 = welford %0 dims=[0]
+output %1
+`, [][]int64{{5}}, `tv1.split(0, 3)
+transform_like(tv1, [tv2, tv3])
+tv2.set_memory_type(shared)
+tv3.set_memory_type(shared)
+tv3.parallelize(1, block_x)
+`},
 }
 
 func TestRegressions(t *testing.T) {

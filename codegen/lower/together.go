@@ -144,7 +144,16 @@ func (a *accumulation) choose(s *kir.For, g *group) bool {
 	if len(g.loops) > 1 && inner >= enough {
 		return false
 	}
-	return !g.loops[0].isKept && count <= most && a.isAlone(s, g.addition) && (a.counts(g) || !g.inIf)
+	return !g.loops[0].isKept && count <= most && a.isAlone(s, g.addition) && (a.counts(g) || !g.inIf && a.mayAlwaysAdd(g))
+}
+
+// mayAlwaysAdd reports whether the identity may be added to the state where the condition of a
+// group fails: not where that says which thread writes what lies in shared or global memory, or
+// that there is room for the state.
+func (a *accumulation) mayAlwaysAdd(g *group) bool {
+	return g.cond == a.t.Bool(true) || !slices.ContainsFunc(g.dst, func(d kir.Access) bool {
+		return a.b.Kernel().Buffers[d.Buffer].Space != kir.Local || !a.isInside(&d)
+	})
 }
 
 // counts reports whether an identity in the place of an element would count.
