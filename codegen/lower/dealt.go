@@ -17,9 +17,13 @@ type tiles struct {
 // ownTiles returns the iterations of p's loop that a block has. Where the loop is over the outer
 // part of what blocks are dealt, and body, which is in it, is of that alone, some blocks have one
 // less than others: they end there, and nothing in body is tested for it, which would select each
-// element of what is reduced.
+// element of what is reduced. A loop of one iteration is not written as a loop, which a block
+// without that iteration could pass over: its tests stay.
 func (l *lowering) ownTiles(p *pipeline, body []*schedule.Nest) tiles {
 	all := tiles{number: l.tiles(p)}
+	if _, isLoop := l.only(p.class); !isLoop {
+		return all
+	}
 	if _, isBackward := l.backward[p.class]; isBackward || unrolls(l.parallel(p.class)) || len(l.alias) > 0 || l.dimension(schedule.Cluster).used {
 		return all
 	}

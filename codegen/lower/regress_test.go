@@ -444,6 +444,17 @@ tv2.set_memory_type(shared)
 tv3.set_memory_type(shared)
 tv3.parallelize(1, block_x)
 `},
+	// A block without a tile has the only iteration of a loop over tiles all the same.
+	{"one iteration of tiles that blocks are dealt", `%0 = tensor i64 [2] contiguity=[yes]
+%1 = neg %0
+output %1
+`, [][]int64{{2}}, `tv2 = tv0.cache_after()
+tv1.split(0, 4)
+transform_like(tv1, [tv0, tv2])
+inline_at(tv2, 2, False, [tv2])
+tv1.parallelize(1, grid_x)
+tv2.circular_buffer(2, 1)
+`},
 }
 
 func TestRegressions(t *testing.T) {
