@@ -22,21 +22,26 @@ func (c lineCase) capacity() int64 { return c.steps * c.threads * c.each }
 // scheduleLine gives tensor reference, of rows, loops of blocks of rows, rows, steps, threads and
 // elements, and all others the same.
 func scheduleLine(s *schedule.Scheduled, reference core.ValID, c lineCase) error {
-	operand := s.Fusion().TensorArgs(s.Fusion().Expr(s.Fusion().Val(reference).Def))[0]
-	parallelize := func(v core.ValID) error {
+	return scheduleAlike(s, reference, func(v core.ValID) error {
 		return errors.Join(s.Parallelize(v, 0, schedule.BIDx), s.Parallelize(v, 1, schedule.TIDy), s.Parallelize(v, -2, schedule.TIDx))
-	}
-	for _, step := range []func() error{
+	},
 		func() error { return s.SplitWhole(reference, 1, c.capacity()) },
 		func() error { return s.Split(reference, 2, c.each, true) },
 		func() error { return s.Split(reference, 2, c.threads, true) },
-		func() error { return s.Split(reference, 0, c.rows, true) },
+		func() error { return s.Split(reference, 0, c.rows, true) })
+}
+
+// scheduleAlike makes the loops of tensor reference by steps, gives those of all others the same, and
+// parallelizes them as those of reference and of what it is computed from.
+func scheduleAlike(s *schedule.Scheduled, reference core.ValID, parallelize func(core.ValID) error, steps ...func() error) error {
+	operand := s.Fusion().TensorArgs(s.Fusion().Expr(s.Fusion().Val(reference).Def))[0]
+	for _, step := range append(steps,
 		func() error { _, err := s.TransformLike(reference, nil); return err },
 		func() error { return parallelize(reference) },
 		func() error { return parallelize(operand) },
 		func() error { return s.ParallelizeLike(reference, -1, nil, nil) },
 		func() error { return s.InlineMost(nil, nil) },
-	} {
+	) {
 		if err := step(); err != nil {
 			return err
 		}
@@ -125,28 +130,15 @@ type columnCase struct{ beside, lanes, threads, each int64 }
 // scheduleColumns gives tensor reference, of columns, loops of blocks and threads of columns,
 // threads along them, elements, and columns of a thread.
 func scheduleColumns(s *schedule.Scheduled, reference core.ValID, c columnCase) error {
-	operand := s.Fusion().TensorArgs(s.Fusion().Expr(s.Fusion().Val(reference).Def))[0]
-	parallelize := func(v core.ValID) error {
+	return scheduleAlike(s, reference, func(v core.ValID) error {
 		return errors.Join(s.Parallelize(v, 0, schedule.BIDx), s.Parallelize(v, 1, schedule.TIDx), s.Parallelize(v, 3, schedule.TIDy))
-	}
-	for _, step := range []func() error{
+	},
 		func() error { return s.Reorder(reference, map[int]int{0: 1}) },
 		func() error { return s.SplitWhole(reference, 1, c.threads*c.each) },
 		func() error { return s.Split(reference, 2, c.each, true) },
 		func() error { return s.Split(reference, 0, c.beside, true) },
 		func() error { return s.Split(reference, 0, c.lanes, true) },
-		func() error { return s.Reorder(reference, map[int]int{2: 5}) },
-		func() error { _, err := s.TransformLike(reference, nil); return err },
-		func() error { return parallelize(reference) },
-		func() error { return parallelize(operand) },
-		func() error { return s.ParallelizeLike(reference, -1, nil, nil) },
-		func() error { return s.InlineMost(nil, nil) },
-	} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
+		func() error { return s.Reorder(reference, map[int]int{2: 5}) })
 }
 
 // TestColumns scans columns by one thread, by threads of one warp, and of several whose lanes

@@ -194,7 +194,7 @@ func find(g *scheduler.Segment) facts {
 		case e.Op.Class == core.Sort:
 			x.record = max(x.record, recordOf(f.Val(v).DType))
 		}
-		x.words = max(x.words, int64(f.Val(e.Out[0]).DType.Size())/4)
+		x.words = max(x.words, wordsOf(f, e.Out[0]))
 	}
 	for _, side := range []struct {
 		reference core.ValID
