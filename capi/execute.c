@@ -224,6 +224,15 @@ static int check_written(const Run *run) {
   return 1;
 }
 
+/* The address of item i of drawn, a tensor on the device of the plan; 0 with an exception if it is none. */
+static uint64_t drawn_address(PyObject *drawn, Py_ssize_t i, int32_t device) {
+  int32_t index;
+  void *memory;
+  if (memory_of(PyTuple_GetItem(drawn, i), &index, &memory) && index == device && memory) return (uintptr_t)memory;
+  if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "draw() must return two ints, or two tensors on the device, got %R", drawn);
+  return 0;
+}
+
 /* Takes seed and offset of the random generator, if the outputs depend on them. In
  * the capture of a CUDA graph they are numbers in memory, for which there is
  * another plan. */
@@ -232,21 +241,19 @@ static int draw(ExecutorObject *self, Run *run, int32_t device) {
   if (!d->needs_seed || !draw_hook) return 1;
   PyObject *drawn = PyObject_CallFunction(draw_hook, "iK", d->device_type == NVF_CUDA ? (int)d->device_index : -1, (unsigned long long)d->draws);
   if (!drawn) return 0;
-  if (PyTuple_Check(drawn) && PyTuple_Size(drawn) == 2) {
-    run->seed = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(drawn, 0));
-    run->offset = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(drawn, 1));
-    Py_DECREF(drawn);
-    return !PyErr_Occurred();
-  }
-  int32_t index;
-  void *memory;
   run->random = drawn;
-  if (!memory_of(drawn, &index, &memory) || index != d->device_index || !memory) {
-    if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "draw() must return two ints, or a tensor on the device, got %R", drawn);
+  if (!PyTuple_Check(drawn) || PyTuple_Size(drawn) != 2) {
+    PyErr_Format(PyExc_TypeError, "draw() must return a tuple of two, got %R", drawn);
     return 0;
   }
-  run->seed = (uintptr_t)memory;
-  run->offset = run->seed + sizeof run->seed;
+  if (PyLong_Check(PyTuple_GetItem(drawn, 0))) {
+    run->seed = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(drawn, 0));
+    run->offset = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(drawn, 1));
+    return !PyErr_Occurred();
+  }
+  run->seed = drawn_address(drawn, 0, d->device_index);
+  run->offset = run->seed ? drawn_address(drawn, 1, d->device_index) : 0;
+  if (!run->offset) return 0;
   plan_release(run->plan);
   run->plan = NULL;
   return find_plan(self, run, device, 1);

@@ -202,7 +202,7 @@ int tensor_read(Inputs *in, PyObject *tensor, nvf_input *out);
 typedef struct {
   Inputs in;
   nvfi_plan *plan;
-  PyObject *random;   /* the tensor that seed and offset are the addresses of, or NULL */
+  PyObject *random;   /* what draw() returned, which has the memory of seed and offset in a capture, or NULL */
   PyObject **tensors; /* by memory: owned, or NULL */
   uint64_t *words;
   PyObject *few_tensors[16];

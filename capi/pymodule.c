@@ -98,7 +98,7 @@ static PyMethodDef functions[] = {
                "they are no list, or one is neither a number nor a plain tensor that can be read; it returns a list of those, and\n"
                "whether the outputs are to be numpy arrays, or raises naming the input. draw(device, draws) -> (int, int) gives seed and offset\n"
                "of a run that draws random numbers, and moves the offset of that device's generator by draws; -1 is the CPU. Where\n"
-               "they are not known yet, it gives a tensor on the device that will hold them as two Ints. prepare_call(spec, views,\n"
+               "they are not known yet, it gives two tensors of one Int on the device that will hold them. prepare_call(spec, views,\n"
                "device) makes the callable of a call of torch; see nvfuser_go.torch_calls.\n"
                "Takes what else is needed from torch, which must be imported.")},
     {"executor", FAST(make_executor),

@@ -237,6 +237,69 @@ def test_each_replay_draws_anew():
     assert not any(torch.equal(a, b) for a in eager for b in seen)
 
 
+def captured(fd: FusionDefinition, x: torch.Tensor) -> tuple[torch.cuda.CUDAGraph, list[torch.Tensor]]:
+    """A graph of two calls, and their outputs."""
+    execute(fd, [x])
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = [y for _ in range(2) for y in execute(fd, [x])]
+    return graph, outputs
+
+
+class Reserving:
+    """The state of a generator as a torch that tells it in captures does (2.15 has Generator.philox_state)."""
+
+    def __init__(self) -> None:
+        self.seed, self.offset = (torch.zeros(1, dtype=torch.int64, device="cuda") for _ in range(2))
+        self.reserved = 0
+
+    def philox_state(self, draws: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        behind, self.reserved = self.reserved, self.reserved + draws
+        return self.seed, self.offset, torch.tensor([behind])
+
+    def initial_seed(self) -> int:
+        return 1
+
+    def get_offset(self) -> int:
+        return 0
+
+    def set_offset(self, offset: int) -> None:
+        pass
+
+
+@pytest.mark.cuda
+def test_replays_draw_by_the_state_in_memory(monkeypatch):
+    fd, x, state = dropout(0.5), torch.ones(100, 77, device="cuda"), Reserving()
+    generator = torch.cuda.default_generators[0]
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.cuda, "default_generators", (state,))
+        graph, got = captured(fd, x)
+    for seed, offset in ((5, 0), (2**40 + 77, 1 << 34), (5, 64)):
+        generator.manual_seed(seed)
+        generator.set_offset(offset)
+        want = [y for _ in range(2) for y in execute(fd, [x])]
+        state.seed.fill_(seed)
+        state.offset.fill_(offset)
+        graph.replay()
+        assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True)), (seed, offset)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(
+    not hasattr(torch.Generator, "philox_state"),
+    reason="this torch does not tell the state of a generator in a capture",
+)
+def test_replays_draw_what_calls_draw():
+    fd, x = dropout(0.5), torch.ones(100, 77, device="cuda")
+    graph, got = captured(fd, x)
+    torch.cuda.manual_seed(5)
+    want = [[y for _ in range(2) for y in execute(fd, [x])] for _ in range(3)]
+    torch.cuda.manual_seed(5)
+    for each in want:
+        graph.replay()
+        assert all(torch.equal(a, b) for a, b in zip(got, each, strict=True))
+
+
 @pytest.mark.cuda
 def test_a_given_state_is_the_same_in_each_replay():
     with FusionDefinition() as fd:
