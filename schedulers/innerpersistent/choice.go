@@ -79,6 +79,10 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 			all = append(all[:1], portable...)
 		}
 	}
+	if p := all[0]; p.Aligned == 0 && len(a.across()) > 0 {
+		p.Across = true
+		all = slices.Insert(all, 0, p)
+	}
 	return a.attempts.First(all, all[len(all)-1])
 }
 

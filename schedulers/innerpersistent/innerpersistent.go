@@ -126,6 +126,7 @@ type Params struct {
 	Whole   bool              // a row has all elements of all steps
 	Price   persistence.Price // of what is held in registers
 	Early   bool              // what all rows have in common is loaded before they are reduced
+	Across  bool              // rows that share elements come one after another, not those next to each other in memory
 
 	Resident int64 // blocks of a processor that registers are to leave room for; 0: any number
 }
@@ -156,6 +157,9 @@ func (p Params) String() string {
 	}
 	if p.Early {
 		early = ", what rows have in common loaded first"
+	}
+	if p.Across {
+		early += ", rows that share elements one after another"
 	}
 	resident := ""
 	if p.Resident > 0 {
@@ -329,7 +333,18 @@ func twoPass(s *schedule.Scheduled, sums *map[core.ValID]core.ValID) error {
 
 // recipe has p and what build reads of the segment.
 func (a *analysis) recipe(p Params) string {
-	return fmt.Sprint(p, a.rows.Dimensions, a.rows.KeptDimensions, a.pitch(p).Widths)
+	return fmt.Sprint(p, a.dimensions(p), a.rows.KeptDimensions, a.pitch(p).Widths)
+}
+
+// across is [space.Rows.Across].
+func (a *analysis) across() []int { return a.rows.Across(a.g.Cache) }
+
+// dimensions are those of the rows in the order of the loops of p, those that are kept first.
+func (a *analysis) dimensions(p Params) []int {
+	if !p.Across {
+		return a.rows.Dimensions
+	}
+	return slices.Concat(a.across(), a.rows.Dimensions[a.rows.KeptDimensions:])
 }
 
 // pitch is that of the accesses of p.

@@ -147,7 +147,7 @@ func (a *analysis) share(s *schedule.Scheduled, p Params) error {
 // rows have in common is so loaded once for those of a thread. What is 1 of rows and
 // elements is left out.
 func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
-	order, kept := a.rows.Dimensions, a.rows.KeptDimensions
+	order, kept := a.dimensions(p), a.rows.KeptDimensions
 	moves := map[int]int{}
 	for k, d := range order {
 		moves[d] = k

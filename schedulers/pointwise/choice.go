@@ -29,8 +29,8 @@ const (
 	lookups     = 8   // of a thread
 )
 
-// leastGain is the share of the cost that loops of two dimensions must save: up to
-// that those of one are as fast or faster.
+// leastGain is the share of the cost that loops of two dimensions must save, and blocks that go along
+// rows first: up to that others are as fast or faster.
 const leastGain = 0.01
 
 // rowsOfStep is how many rows a thread has, unless sharing matters more.
@@ -50,38 +50,59 @@ const narrowest = 32
 // A planner chooses parameters for a space.
 type planner struct {
 	*space.Space
-	work float64 // for each element, in additions
+	work   float64 // for each element, in additions
+	device scheduler.Device
+	cache  int64 // bytes of the second cache
 }
 
 // choose returns the parameters for p, the best first: those of the cheapest pitch
 // in one dimension and in two, and of fewer elements a step where there are few.
-func (p planner) choose(device scheduler.Device) []Params {
+func (p planner) choose() []Params {
 	flat := p.Cheapest(0, 1)
 	all := []Params{p.flat(flat)}
-	best, broken := flat.Cost*(1-leastGain), Params{}
-	if p.isHeavy() {
-		best = flat.Cost
+	broken := p.cheapestBroken(flat)
+	isLarge := broken.Across || p.Size(0, len(p.Extents)) > fewPoints
+	if broken.Break > 0 && isLarge {
+		all = slices.Insert(all, 0, broken)
 	}
-	for _, k := range p.Breaks() {
-		if h := p.Cheapest(k, rowsOfStep); h.Cost*p.waste(k, h.Elements) < best {
-			best, broken = h.Cost*p.waste(k, h.Elements), p.broken(k, h)
-		}
-	}
-	points := p.Size(0, len(p.Extents))
-	if broken.Break > 0 {
-		at := 1
-		if points > fewPoints {
-			at = 0
-		}
-		all = slices.Insert(all, at, broken)
-	}
-	if small := p.spread(flat, device); small.Elements < flat.Elements {
+	if small := p.spread(flat); small.Elements < flat.Elements && !broken.Across {
 		all = slices.Insert(all, 0, p.flat(small))
+	}
+	if broken.Break > 0 && !isLarge {
+		all = append(all, broken)
 	}
 	if single := p.flat(space.Pitch{Elements: 1}); !slices.Contains(all, single) { // needs nothing to be known of sizes
 		all = append(all, single)
 	}
 	return all
+}
+
+// cheapestBroken returns the parameters of the nest of two dimensions that costs least, if that is
+// less than what flat costs; else none.
+func (p planner) cheapestBroken(flat space.Pitch) (broken Params) {
+	again := p.Reread(p.cache)
+	best := (flat.Cost + again) * (1 - leastGain)
+	if p.isHeavy() {
+		best = flat.Cost + again
+	}
+	consider := func(q Params, again float64) {
+		in := planner{q.arrange(p.Space), p.work, p.device, p.cache}
+		h := in.Cheapest(q.Break, rowsOfStep)
+		if cost := h.Cost*in.waste(q.Break, h.Elements) + again; cost < best {
+			best, broken = cost, in.broken(q.Break, h)
+			broken.Before, broken.Across = q.Before, q.Across
+		}
+	}
+	for _, k := range p.Breaks() {
+		consider(Params{Break: k}, again)
+	}
+	for _, r := range p.Repeats() {
+		q := Params{Break: r.End - r.Begin, Before: r.Begin, Across: true}
+		if less := q.across(p.Space).Reread(p.cache); again-less > flat.Cost*leastGain {
+			consider(q, less)
+		}
+	}
+	return broken
 }
 
 // isHeavy reports whether instructions bound the segment.
@@ -92,12 +113,12 @@ func (p planner) isHeavy() bool {
 
 // spread returns h with fewer elements a step as long as that brings work to
 // processors without and accesses do not get narrow.
-func (p planner) spread(h space.Pitch, device scheduler.Device) space.Pitch {
+func (p planner) spread(h space.Pitch) space.Pitch {
 	widest := int64(1)
 	for _, t := range p.Tensors {
 		widest = max(widest, t.Bytes)
 	}
-	for h.Elements > 1 && h.Elements*widest > 4 && p.Size(0, len(p.Extents))/h.Elements < int64(device.Processors*smallBlock) {
+	for h.Elements > 1 && h.Elements*widest > 4 && p.Size(0, len(p.Extents))/h.Elements < int64(p.device.Processors*smallBlock) {
 		h.Elements /= 2
 	}
 	return h

@@ -11,7 +11,8 @@ import (
 // TestChoices compares what is chosen for whole segments.
 func TestChoices(t *testing.T) {
 	segmenttext.Run(t, Scheduler{}, func(_ *testing.T, b *strings.Builder, c segmenttext.Chosen) {
-		first, s, p := c.Params.(Params), c.Schedule, analyse(c.Segment).space
+		first, s := c.Params.(Params), c.Schedule
+		p := first.arrange(analyse(c.Segment).space)
 		if c.Section == "accesses" {
 			fmt.Fprintf(b, "dimensions %v of %v\n", p.Order, p.Extents)
 			for k, w := range p.PitchOf(first.Break, first.Width(), 1).Widths {

@@ -6,10 +6,15 @@ import (
 	"nvfuser_go/schedulers/space"
 )
 
+// acrossThreads are those of a processor that registers are to leave room for where blocks go along rows
+// first. Not told so, ptxas has the loads of a second row wait for the first row to be stored, if they are under a condition: a rotary
+// embedding of 2 x 16 x 16384 x 128 bfloat16 takes 74.1 / 70.4 us on an H200 so and 77.2 / 72.5 without, 76.2 / 73.9 in one dimension.
+const acrossThreads = 1280
+
 // loops gives the reference its loops. Those of one dimension are blocks, steps of
 // a thread, threads and elements of a step; those of two are blocks, threads along
 // columns and along rows, steps, which are rows, and elements. In that order what
-// has no columns or no rows is read outside the steps.
+// has no columns or no rows is read outside the steps. p is as q arranges it.
 func (q Params) loops(s *schedule.Scheduled, p *space.Space) error {
 	moves := map[int]int{}
 	for k, d := range p.Order {
@@ -38,6 +43,10 @@ func (q Params) loops(s *schedule.Scheduled, p *space.Space) error {
 	n.Split(at, q.Threads, schedule.TIDx)
 	// blocks of rows, steps, rows; blocks of columns, columns
 	moves = map[int]int{0: 0, at: 1, at + 1: 2}
+	if q.Across {
+		moves[0], moves[at] = 1, 0
+		s.SetResidentBlocks(int(max(acrossThreads/(q.Threads*q.Rows), 1)))
+	}
 	if q.Rows > 1 {
 		moves[at-1] = 3
 	}
@@ -45,4 +54,25 @@ func (q Params) loops(s *schedule.Scheduled, p *space.Space) error {
 	n.Merge(0, 2)
 	n.Parallelize(0, schedule.BIDx)
 	return n.Err
+}
+
+// arrange returns p with its places in the order that the loops of q have them in: rows first.
+func (q Params) arrange(p *space.Space) *space.Space {
+	if q.Before == 0 {
+		return p
+	}
+	before, rows, columns := q.ranges(p)
+	return p.Ordered(rows, before, columns)
+}
+
+// across returns p with its places in the order that blocks of q go along, if they go along rows first: these last.
+func (q Params) across(p *space.Space) *space.Space {
+	before, rows, columns := q.ranges(p)
+	return p.Ordered(before, columns, rows)
+}
+
+// ranges returns which places of p are rows in a nest of two dimensions, and which columns before and after them.
+func (q Params) ranges(p *space.Space) (before, rows, columns space.Range) {
+	end := q.Before + q.Break
+	return space.Range{Begin: 0, End: q.Before}, space.Range{Begin: q.Before, End: end}, space.Range{Begin: end, End: len(p.Order)}
 }

@@ -7,7 +7,8 @@
 // bytes lie in memory. Loops of one dimension have all of them merged, which is
 // split into blocks, steps of a thread, threads, and elements of a step. Where
 // tensors have the same elements for all rows, or one for each row, loops of two
-// dimensions keep those in registers for several rows. All other tensors follow,
+// dimensions keep those in registers for several rows. Where tensors with the same
+// elements for all rows are large, blocks go along rows first. All other tensors follow,
 // and are computed where they are used.
 //
 // What has nothing in common, such as functions of three parts of a tensor, has loops of its
@@ -37,12 +38,20 @@ type Params struct {
 	Vector  int64 // elements of a step; 0 is 1
 	Break   int   // axes in the order of loops that are rows, the others being columns; 0: there is one dimension
 	Rows    int64 // threads of a block along the rows
+	Across  bool  // blocks go along rows first, then along columns
+	Before  int   // axes in the order of loops that are before the rows, and are columns
 }
 
 func (p Params) String() string {
 	threads, step := fmt.Sprintf("%d threads", p.Threads), "elements"
 	if p.Break > 0 {
-		threads = fmt.Sprintf("%d rows of %d threads, columns from axis %d on", p.Rows, p.Threads, p.Break)
+		threads = fmt.Sprintf("%d rows of %d threads, columns from axis %d on", p.Rows, p.Threads, p.Before+p.Break)
+		if p.Before > 0 {
+			threads += fmt.Sprintf(" and before axis %d", p.Before)
+		}
+		if p.Across {
+			threads += ", blocks along rows first"
+		}
 	}
 	if p.Vector > 1 {
 		step = fmt.Sprintf("vectors of %d elements", p.Vector)
@@ -111,7 +120,7 @@ func analyse(g *scheduler.Segment) *analysis {
 func (a *analysis) recipe(q Params) string {
 	var widths []int64
 	if q.Vector > 1 {
-		widths = a.space.PitchOf(q.Break, q.Vector, 1).Widths
+		widths = q.arrange(a.space).PitchOf(q.Break, q.Vector, 1).Widths
 	}
 	text := fmt.Sprint(q, widths)
 	for _, p := range a.spaces {
@@ -129,14 +138,14 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = planner{p, work / float64(p.Size(0, len(p.Extents)))}.choose(device)
+		all = planner{p, work / float64(p.Size(0, len(p.Extents))), device, a.Segment.Cache}.choose()
 	}
 	return a.First(all, simplest)
 }
 
 func (a *analysis) build(q Params) (*schedule.Scheduled, error) {
 	p := a.space
-	if q.Threads < 1 || q.Unroll < 1 || q.Break < 0 || q.Break > 0 && (q.Break >= len(p.Order) || q.Rows < 1) {
+	if q.Threads < 1 || q.Unroll < 1 || q.Break < 0 || q.Before < 0 || q.Break == 0 && q.Before > 0 || q.Break > 0 && (q.Before+q.Break >= len(p.Order) || q.Rows < 1) {
 		return nil, core.InvalidArgumentf("schedule(): %v is not possible for %d dimensions", q, len(p.Order))
 	}
 	return scheduler.Build(a.Segment.Fusion, func(s *schedule.Scheduled) error { return q.schedule(s, a) })
@@ -148,14 +157,14 @@ func (q Params) schedule(s *schedule.Scheduled, a *analysis) error {
 	}
 	if len(a.space.Order) > 0 {
 		for _, p := range a.spaces {
-			if err := q.loops(s, p); err != nil {
+			if err := q.loops(s, q.arrange(p)); err != nil {
 				return err
 			}
 			if err := scheduler.Spread(s, name, p.Reference); err != nil {
 				return err
 			}
 		}
-		if err := a.space.Vectorize(s, a.space.PitchOf(q.Break, q.Width(), 1)); err != nil {
+		if err := q.arrange(a.space).Vectorize(s, q.arrange(a.space).PitchOf(q.Break, q.Width(), 1)); err != nil {
 			return err
 		}
 	}

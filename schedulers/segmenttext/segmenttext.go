@@ -109,6 +109,7 @@ func read(in string) (*scheduler.Segment, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.Cache = scheduler.Hopper.Cache
 	return g, place(g, lines)
 }
 

@@ -68,6 +68,20 @@ func (p *Space) Arranged(from []int, has func(*Tensor) bool) *Space {
 	return q
 }
 
+// A Range is of places from Begin to before End.
+type Range struct{ Begin, End int }
+
+// Ordered returns p with the places of ranges, which have each of its places once, one range after another.
+func (p *Space) Ordered(ranges ...Range) *Space {
+	var from []int
+	for _, r := range ranges {
+		for k := r.Begin; k < r.End; k++ {
+			from = append(from, k)
+		}
+	}
+	return p.Arranged(from, func(*Tensor) bool { return true })
+}
+
 // AsDefined returns p with its places in the order of the dimensions of the reference.
 func (p *Space) AsDefined() *Space {
 	back := make([]int, len(p.Order))
