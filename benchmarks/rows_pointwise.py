@@ -172,6 +172,14 @@ ROWS: list[Row] = [
         TINY,
     ),
     Row(
+        "x + mask bf16 4x16x2048x2048",
+        in_float(lambda ops, x, mask: ops.add(x, ops.broadcast(mask, [False, True, False, False]))),
+        lambda x, mask: x + mask.unsqueeze(1),
+        (Input(BF16, "BHST"), Input(BF16, "BST")),
+        {"B": 4, "H": 16, "S": 2048, "T": 2048},
+        {"B": 2, "H": 3, "S": 5, "T": 22},
+    ),
+    Row(
         "bias + gelu bf16",
         in_float(lambda ops, x, b: gelu_erf(ops, ops.add(x, along_columns(ops, b)))),
         lambda x, b: F.gelu(x + b),

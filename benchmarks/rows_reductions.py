@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import formulas
 import torch
-from formulas import Formula
-from row import BF16, F32, Gate, Row
+from formulas import Formula, computed, spread
+from row import BF16, F32, Gate, Input, Row
 
 REPORTED = Gate(share=None)  # what has no least share of a copy
 
@@ -40,6 +40,13 @@ def softmax(m: int, n: int, dtype: torch.dtype = BF16) -> Row:
     return row(f"softmax {NAMES[dtype]}", formulas.softmax(dtype), (m, n), (3, 41), row_gate(n))
 
 
+def softmax_masked(ops, x, mask):
+    """Of attention scores and a mask that the heads of an image share."""
+    x = ops.add(x, ops.broadcast(mask, [False, True, False, False]))
+    e = ops.exp(ops.sub(x, spread(ops, ops.max(x, [3]), [3], 4)))
+    return ops.div(e, spread(ops, ops.sum(e, [3]), [3], 4))
+
+
 def cross_entropy(m: int, n: int) -> Row:
     # Eager rounds the logarithms of the softmax to bfloat16.
     made = formulas.cross_entropy(BF16)
@@ -64,6 +71,16 @@ ROWS: list[Row] = [
     softmax(1024, 262144),
     softmax(512, 262144, F32),
     softmax(64, 8192),
+    Row(
+        "softmax + mask bf16 2x16x4096x4096",
+        computed(BF16, softmax_masked),
+        lambda x, mask: torch.softmax(x + mask.unsqueeze(1), -1),
+        (Input(BF16, "BHST"), Input(BF16, "BST")),
+        {"B": 2, "H": 16, "S": 4096, "T": 4096},
+        {"B": 2, "H": 3, "S": 5, "T": 41},
+        Gate(share=None),
+        torch_error=0.02,  # eager rounds the sum to bfloat16
+    ),
     row("log-softmax bf16", formulas.softmax(BF16, log=True), (16384, 4096), (3, 41), row_gate(4096)),
     row("softmax backward bf16", formulas.softmax_backward(), (16384, 4096), (3, 40), REPORTED),
     row("softmax backward bf16", formulas.softmax_backward(), (2048, 131072), (3, 40), REPORTED),
