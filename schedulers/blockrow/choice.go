@@ -95,7 +95,8 @@ func (a *analysis) fit(p *Params, length, count int64, device scheduler.Device) 
 		return false
 	}
 	p.Steps = buckets.Of(steps)
-	p.Rows = a.rowsOf(*p, count, device)
+	_, moved := a.space.Traffic(1)
+	p.Rows = a.rowsOf(*p, count, moved*length, device)
 	return p.capacity() >= length
 }
 
@@ -114,13 +115,16 @@ func (a *analysis) chooseSort(length, count int64, device scheduler.Device) ([]P
 		return nil, scheduler.Refused(f, name, "row too long", a.facts.reference,
 			"the rows of %s have %d elements, and a block sorts %d at most", f.Name(a.facts.reference), length, min(mostRecords/a.facts.record, sortElements*int64(device.Threads)))
 	}
-	p.Rows = a.rowsOf(p, count, device)
+	p.Rows = a.rowsOf(p, count, sortedBytes, device)
 	return a.attempts.First([]Params{p}, p)
 }
 
-// rowsOf returns the rows of a block: enough for a block of threads, if there are blocks
-// enough then.
-func (a *analysis) rowsOf(p Params, count int64, device scheduler.Device) int64 {
+// sortedBytes of a row that is sorted are taken to be so many that its block need not move more: it takes longer than
+// a block to begin.
+const sortedBytes = 1 << 20
+
+// rowsOf returns the rows of a block, of which each moves so many bytes.
+func (a *analysis) rowsOf(p Params, count, bytes int64, device scheduler.Device) int64 {
 	if len(a.space.Order) == 1 {
 		return 1
 	}
@@ -128,9 +132,5 @@ func (a *analysis) rowsOf(p Params, count int64, device scheduler.Device) int64 
 	if p.Threads < warp {
 		threads = smallRows
 	}
-	rows := max(threads/p.Threads, 1)
-	for rows > 1 && scheduler.CeilDiv(count, rows) < int64(device.Processors) && rows/2*p.Threads >= warp {
-		rows /= 2
-	}
-	return rows
+	return scheduler.Row{Threads: p.Threads, Bytes: bytes}.OfBlock(count, threads, mostThreads, device)
 }

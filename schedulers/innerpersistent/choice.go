@@ -405,8 +405,7 @@ func (a *analysis) pair(p *Params, device scheduler.Device) {
 	}
 }
 
-// rowsOf returns the rows of a block: enough for a block of threads, if there are blocks
-// enough then.
+// rowsOf returns the rows of a block.
 func (a *analysis) rowsOf(p Params, device scheduler.Device) int64 {
 	threads := int64(block)
 	switch {
@@ -415,9 +414,6 @@ func (a *analysis) rowsOf(p Params, device scheduler.Device) int64 {
 	case p.Threads == warp && p.Vector > 1:
 		threads = warpRows
 	}
-	rows := max(threads/p.Threads, 1)
-	for rows > 1 && scheduler.CeilDiv(a.rows.Count, rows) < int64(device.Processors) && (rows/2)*p.Threads >= warp {
-		rows /= 2
-	}
-	return rows
+	_, moved := a.rows.Traffic(1)
+	return scheduler.Row{Threads: p.Threads, Bytes: moved * a.rows.Length}.OfBlock(a.rows.Count, threads, largeBlock, device)
 }

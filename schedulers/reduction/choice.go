@@ -234,6 +234,7 @@ func (l *layout) inner(e, read, least int64, device scheduler.Device) Params {
 		p.Rows, p.Lanes = p.Rows/2, 2*p.Lanes
 	}
 	p.Unroll = clamp(floor2(vectors/p.Lanes), 1, most)
+	p.Rows = scheduler.Row{Threads: p.Lanes, Bytes: read * vectors}.Enlarge(p.Rows, l.kept, min(large, heavyBlock), device)
 	if p.Rows == 1 && l.kept < processors {
 		q := p
 		q.Lanes = min(fewRowsBlock, large)
