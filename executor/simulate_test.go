@@ -399,6 +399,9 @@ output %2
 		{rows, reduction.Scheduler{}, reduction.Params{Inner: true, Rows: 32}},
 		{rows, reduction.Scheduler{}, reduction.Params{Lanes: 8, Rows: 4}},
 		{rows, reduction.Scheduler{}, reduction.Params{Inner: true, Rows: 4, Lanes: 8, Unroll: 3}},
+		{rows, reduction.Scheduler{}, reduction.Params{Inner: true, Rows: 4, Lanes: 8, Each: 3}},
+		{rows, reduction.Scheduler{}, reduction.Params{Inner: true, Rows: 32, Each: 2, Unroll: 2}},
+		{rows, reduction.Scheduler{}, reduction.Params{Inner: true, Lanes: 32, Each: 4, Unroll: 2}},
 		{columns, reduction.Scheduler{}, reduction.Params{Lanes: 32, Rows: 1}},
 		{columns, reduction.Scheduler{}, reduction.Params{Lanes: 32, Rows: 1, Unroll: 5}},
 		{columns, reduction.Scheduler{}, reduction.Params{Inner: true, Rows: 3, Lanes: 5}},
@@ -412,6 +415,7 @@ output %2
 		{all, reduction.Scheduler{}, reduction.Params{Inner: true, Lanes: 64, Blocks: 7}},
 		{all, reduction.Scheduler{}, reduction.Params{Inner: true, Lanes: 64, Unroll: 2, Blocks: 7}},
 		{variance, reduction.Scheduler{}, reduction.Params{Inner: true, Lanes: 32, Blocks: 3}},
+		{variance, reduction.Scheduler{}, reduction.Params{Inner: true, Lanes: 8, Rows: 4, Each: 4}},
 	} {
 		t.Run(test.p.String(), func(t *testing.T) {
 			f, err := core.Parse(test.text)

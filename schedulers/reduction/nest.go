@@ -12,7 +12,7 @@ import (
 //
 // The loops of a reduction are, from outside, those that there are of:
 //
-//	inner: blocks of results, results along y, steps, steps under way, blocks that share, lanes, elements
+//	inner: blocks of results, results along y, steps, results of a thread, steps under way, blocks that share, lanes, elements
 //	outer: blocks of columns, steps, blocks that share, steps under way, steps along z and y, lanes, elements
 type builder struct {
 	Params
@@ -163,6 +163,16 @@ func (b *builder) innerLoops(n *scheduler.Nest) []schedule.Parallel {
 	across := schedule.TIDy
 	if b.Lanes == 1 {
 		across = schedule.TIDx
+	}
+	if b.Each > 1 { // rows of a warp are next to each other
+		n.Split(0, b.Rows, schedule.Serial)
+		n.Split(0, b.Each, schedule.Serial)
+		if b.Rows > 1 {
+			n.Reorder(map[int]int{1: 3, 2: 1, 3: 2}) // [blocks, results of a thread, results along y, steps]
+			return slices.Concat([]schedule.Parallel{schedule.BIDx, across, schedule.Serial, schedule.Unroll}, types[1:])
+		}
+		n.Reorder(map[int]int{1: 2, 2: 1})
+		return slices.Concat([]schedule.Parallel{schedule.BIDx, schedule.Serial, schedule.Unroll}, types[1:])
 	}
 	return append([]schedule.Parallel{schedule.BIDx}, b.split(n, 0, b.Rows, across, types)...)
 }
