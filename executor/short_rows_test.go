@@ -1,0 +1,60 @@
+package executor_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"nvfuser_go/core"
+	"nvfuser_go/core/fusionfuzz"
+)
+
+// shortRows are fusions of rows of KIND, of which many are short.
+var shortRows = []string{
+	"%1 = cast %0 dtype=f32\n%2 = sum %1 dims=[1] dtype=f32\noutput %2\n",
+	"%1 = cast %0 dtype=f32\n%2 = sum %1 dims=[1] dtype=f32\n%3 = max %0 dims=[1]\noutput %2\noutput %3\n",
+	"%1 = cast %0 dtype=f32\n%2, %3, %4 = welford %1 dims=[1]\noutput %2\noutput %3\n",
+	"%1 = cast %0 dtype=f32\n%2 = mul %1, %1\n%3 = sum %2 dims=[1] dtype=f32\n%4 = cast %3 dtype=KIND\noutput %4\n",
+	"%1 = cast %0 dtype=f32\n%2 = abs %1\n%3 = sum %2 dims=[1] dtype=f32\n%4 = broadcast %3 is_broadcast_dim=[false, true]\n%5 = add %4, 1\n%6 = div %1, %5\n%7 = cast %6 dtype=KIND\noutput %7\n",
+	"%1 = cumsum %0 dim=1\noutput %1\n",
+}
+
+// TestDeviceShortRows has many short rows for a device of one processor, for which blocks have more rows, and threads
+// several, soon. DEVICE_SHORT_ROWS is how many programs, DEVICE_SEED says which.
+func TestDeviceShortRows(t *testing.T) {
+	n := setting("DEVICE_SHORT_ROWS", 40)
+	seed := uint64(setting("DEVICE_SEED", 5))
+	chosen := map[string]int{" rows\n": 0, ": 256 rows a block": 0}
+	for k := range n {
+		r := rand.New(rand.NewPCG(seed, uint64(k)))
+		kind := []string{"bf16", "f32", "f16", "f64"}[k%4]
+		text := "%0 = tensor KIND [-1, -1] contiguity=[yes, yes]\n" + shortRows[r.IntN(len(shortRows))]
+		f, err := core.Parse(strings.ReplaceAll(text, "KIND", kind))
+		require.NoError(t, err)
+		f.Freeze()
+		sizes := []int64{int64(400 + r.IntN(9000)), int64(1 + r.IntN(40))}
+		if r.IntN(2) == 0 {
+			sizes[1] = []int64{2, 4, 8, 16, 32, 64}[r.IntN(6)]
+		}
+		c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), sizes), Wild: true}
+		s := newStage(t)
+		s.driver.Present[0].Processors = 1
+		ok, err := s.check(s.executor(f), c, 0, never)
+		require.True(t, ok, "program %d, %v: %v\n%s", k, sizes, err, f)
+		if t.Failed() {
+			t.Fatalf("program %d, %v\n%s", k, sizes, f)
+		}
+		choice, _ := s.plan.Inspection().Show("scheduler_verbose") // an error: there is no kernel
+		for kind := range chosen {
+			if strings.Contains(choice, kind) {
+				chosen[kind]++
+			}
+		}
+	}
+	t.Log(chosen)
+	for kind, count := range chosen {
+		require.Positive(t, count, kind)
+	}
+}
