@@ -62,6 +62,7 @@ ROWS: list[Row] = [
     softmax(8192, 8192),
     softmax(32768, 256),
     softmax(131072, 1024),
+    softmax(524288, 512),
     softmax(8192, 16384),
     softmax(16384, 4098),
     softmax(65536, 1023),
@@ -95,6 +96,9 @@ ROWS: list[Row] = [
     row("inner sum f32", formulas.sums(F32, "MN", (1,)), (8192, 16384), (3, 40), Gate(0.97, 512e6)),
     row("inner sum bf16", formulas.sums(BF16, "MN", (1,), F32), (65536, 4096), (3, 40), Gate(0.97, 512e6)),
     row("inner sum bf16", formulas.sums(BF16, "MN", (1,), F32), (256, 4096), (3, 40), REPORTED),
+    row("inner sum bf16", formulas.sums(BF16, "MN", (1,), F32), (4194304, 64), (7, 64), REPORTED),
+    row("inner sum bf16", formulas.sums(BF16, "MN", (1,), F32), (134217728, 2), (7, 2), REPORTED),
+    row("var_mean bf16", formulas.var_mean(BF16), (4194304, 64), (7, 64), REPORTED),
     row("outer sum bf16", formulas.sums(BF16, "MN", (0,), F32), (32768, 4096), (30, 16), Gate(0.90, 256e6)),
     row(
         "outer sum bf16",
