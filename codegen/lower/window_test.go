@@ -57,6 +57,34 @@ func (x turn) schedule(t *testing.T, s *schedule.Scheduled) {
 	must(t, s.InlineMost(nil, nil))
 }
 
+// TestTurnsOfWindows checks that a thread is in one column of a window in all its turns but the last ones, where
+// its block has whole rows then, so that it divides by no length of a row.
+func TestTurnsOfWindows(t *testing.T) {
+	for _, test := range []struct {
+		rows    int64
+		divides bool
+	}{{8, false}, {1, true}} { // of 4 + 1 vectors; 16 threads and 2
+		s := parsed(t, "%0 = tensor bf16 [-1, -1] contiguity=[yes, yes]\n%1 = permute %0 dims=[1, 0]\noutput %1\n")
+		turn{near: 8, far: 32, rows: test.rows, vector: 4, width: 1, merged: -1}.schedule(t, s)
+		k, err := lowered(s, Options{Alignment: aligned16})
+		require.NoError(t, err)
+		require.Equal(t, test.divides, strings.Contains(k.String(), "/ 5"))
+	}
+	for _, test := range []struct {
+		w       window
+		threads int64
+		want    int64
+	}{
+		{window{rows: 144, vectors: 17}, 256, 144 * 16},
+		{window{rows: 80, vectors: 9}, 256, 0}, // half of a turn
+		{window{rows: 80, vectors: 9, isAlone: true}, 256, 80 * 8},
+		{window{rows: 80, vectors: 6, isAlone: true}, 256, 0},
+		{window{rows: 80, vectors: 1, isAlone: true}, 256, 0},
+	} {
+		require.Equal(t, test.want, test.w.body(test.threads), "%+v", test.w)
+	}
+}
+
 func TestWindows(t *testing.T) {
 	n := number("LOWER_WINDOWS", 150)
 	seed := number("LOWER_SEED", 3)
