@@ -184,6 +184,11 @@ func (b *builder) window(v core.ValID) error {
 	if err := b.s.SetMemory(tile, schedule.Shared); err != nil {
 		return err
 	}
+	if b.Last {
+		if err := b.s.SetCopy(tile, schedule.PlainCopy, schedule.CacheEvictLast); err != nil {
+			return err
+		}
+	}
 	b.exchanges = append(b.exchanges, exchange{moved: core.NoVal, turned: core.NoVal, tile: tile, read: read})
 	return b.s.HoldWindow(tile)
 }
