@@ -180,15 +180,21 @@ func TestDeviceLargeTransposes(t *testing.T) {
 	const added = transposed + "%%2 = tensor %[1]s [-1, -1] contiguity=[yes, yes]\n%%3 = add %%1, %%2\noutput %%3\n"
 	const addedNarrow = transposed + "%%2 = tensor %[1]s [-1, -1] contiguity=[yes, yes]\n%%3 = cast %%1 dtype=f32\n%%4 = cast %%2 dtype=f32\n" +
 		"%%5 = add %%3, %%4\n%%6 = cast %%5 dtype=%[1]s\noutput %%6\n"
-	for _, x := range []struct{ kind, text, choice string }{
-		{"bf16", alone, "tiles of 128 by 128, 256 threads"},
-		{"bool", alone, "tiles of 128 by 128, 256 threads"},
-		{"f32", alone, "tiles of 64 by 128, 256 threads"},
-		{"f64", alone, "tiles of 64 by 64, 256 threads"},
-		{"bf16", addedNarrow, "tiles of 64 by 64, 256 threads"},
-		{"f32", added, "tiles of 64 by 64, 256 threads"},
+	odd := [][]int64{{497, 507}, {481, 505}, {496, 385}}
+	for _, x := range []struct {
+		kind, text, choice string
+		shapes             [][]int64
+	}{
+		{"bf16", alone, "tiles of 128 by 128, 256 threads", odd},
+		{"bool", alone, "tiles of 128 by 128, 256 threads", odd},
+		{"f32", alone, "tiles of 64 by 128, 256 threads", odd},
+		{"f64", alone, "tiles of 64 by 64, 256 threads", odd},
+		{"bf16", addedNarrow, "tiles of 64 by 64, 256 threads", odd},
+		{"f32", added, "tiles of 64 by 64, 256 threads", odd},
+		{"bf16", alone, "tiles of 128 by 128, 256 threads", [][]int64{{488, 512}, {504, 384}}}, // rows written from within sectors
+		{"f32", alone, "tiles of 64 by 128, 256 threads", [][]int64{{492, 504}, {500, 388}}},
 	} {
-		for _, sizes := range [][]int64{{497, 507}, {481, 505}, {496, 385}} {
+		for _, sizes := range x.shapes {
 			f, err := core.Parse(fmt.Sprintf(x.text, x.kind))
 			require.NoError(t, err)
 			f.Freeze()

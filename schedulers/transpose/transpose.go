@@ -13,7 +13,7 @@
 //
 //   - The tile of a far tensor lies as the near group does in memory, in vectors that no
 //     swizzle tears apart.
-//   - Where rows of a matrix begin anywhere in memory, the tile of a far input is a window of
+//   - Where rows of a matrix begin anywhere in memory, or within sectors, the tile of a far input is a window of
 //     it ([schedule.Scheduled.HoldWindow]), and steps along near rows begin where memory is
 //     aligned ([schedule.Scheduled.AlignRows]): no block writes a part of a sector. So it is for
 //     several matrices, and for images, whose pixels are one run.
