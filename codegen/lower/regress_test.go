@@ -455,6 +455,29 @@ inline_at(tv2, 2, False, [tv2])
 tv1.parallelize(1, grid_x)
 tv2.circular_buffer(2, 1)
 `},
+	// Copies of a pipeline past its last tile land on elements of what lies there after it, that
+	// nothing writes and that are read in vain.
+	{"copies that run ahead into what comes after", `%0 = tensor f64 [3, 61] contiguity=[yes, yes]
+%1 = neg %0
+%2 = neg %1
+%3 = neg %2
+%4 = neg %3
+%5 = neg %4
+output %5
+`, [][]int64{{3, 61}}, `tv6 = tv0.cache_after(cp_async)
+tv6.set_memory_type(shared)
+tv5.split(1, 7)
+tv5.split(0, 5)
+transform_like(tv5)
+inline_at(tv6, 2, False, [tv6])
+tv1.set_memory_type(shared)
+tv2.set_memory_type(shared)
+tv3.set_memory_type(shared)
+tv4.set_memory_type(shared)
+tv3.parallelize(1, block_x)
+tv1.set_allocation_domain([tv1.logical[0], tv1.logical[1]], True)
+tv6.circular_buffer(3, 1)
+`},
 }
 
 func TestRegressions(t *testing.T) {

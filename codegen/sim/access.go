@@ -477,10 +477,11 @@ func (b *block) land(lane int32, c *asyncCopy) {
 	cells := b.shared.cellsOf(c.address, len(c.data))
 	for i := range cells {
 		x := &cells[i]
-		x.flags = copied
-		if c.taint == 0 {
-			x.flags |= valid
+		flags := uint8(copied)
+		if c.taint == 0 && x.flags&outlived == 0 {
+			flags |= valid
 		}
+		x.flags = flags
 		x.writeSpan, x.writer, x.writeAt = b.span[lane>>5], uint16(lane), c.a.at.number
 	}
 	copy(b.shared.data[c.address:], c.data)

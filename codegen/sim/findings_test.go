@@ -22,6 +22,23 @@ func pair(b *kir.Builder) (first, second kir.BufferID) {
 
 func mirror(b *kir.Builder, t scalar.ID) scalar.ID { return b.T.Sub(b.T.Int(63), t) }
 
+// copyZeros copies zeros to a[t], without a wait.
+func copyZeros(b *kir.Builder, a kir.BufferID, t scalar.ID, from kir.BufferID) {
+	b.Add(kir.AsyncCopy{Dst: b.At(a, t), Src: b.At(from, t), Guard: b.T.Lt(t, b.T.Int(0))})
+	b.Add(kir.AsyncCommit{})
+}
+
+// outlive declares buffer b where a copy of zeros to buffer a is under way, and waits for it.
+func outlive(b *kir.Builder, t scalar.ID, from kir.BufferID) (first, second kir.BufferID) {
+	first, second = pair(b)
+	b.Kernel().Body[1] = kir.Fence{Scope: kir.BlockScope}
+	copyZeros(b, first, t, from)
+	b.Add(kir.Declare{Buffer: second})
+	b.Add(kir.AsyncWait{})
+	b.Add(block())
+	return first, second
+}
+
 // ofGroups has two groups of threads along z, of which each thread reads what one of the group
 // from(z) has written before a barrier of groups, and each group writes its own again.
 func ofGroups(b *kir.Builder, t scalar.ID, y kir.BufferID, from func(z scalar.ID) scalar.ID) {
@@ -91,6 +108,29 @@ var mistakes = []struct {
 			a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
 			b.If(b.T.Eq(i, b.T.Int(0)), func() { b.Store(one(b), a, t) }, nil)
 			b.Store(b.Load(a, t), y, t)
+		})
+	}, []sim.Kind{sim.Uninitialised}, ""},
+	// A pipeline copies past its last tile, here zeros.
+	{"an element that a copy from before the declaration landed on, not used", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		_, second := outlive(b, t, y)
+		b.If(b.T.Lt(t, b.T.Int(9)), func() { b.Store(one(b), second, t) }, nil)
+		r := b.Local("r", dtype.Float)
+		b.Store(b.Load(second, t), r)
+		b.If(b.T.Lt(t, b.T.Int(9)), func() { b.Store(b.Load(r), y, t) }, nil)
+	}, nil, ""},
+	{"an element that a copy from before the declaration landed on", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		_, second := outlive(b, t, y)
+		b.Store(b.Load(second, t), y, t)
+	}, []sim.Kind{sim.Uninitialised}, "(64 times)"},
+	{"the target of a copy that lands when its bytes are declared to be another", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		first, _ := outlive(b, t, y)
+		b.Store(b.Load(first, t), y, t)
+	}, []sim.Kind{sim.StaleOwner}, ""},
+	{"a copy that lands in the next life of its target", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {
+		b.Repeat("i", 2, kir.UnrollNone, func(i scalar.ID) {
+			a := b.Shared("a", dtype.Float, 0, b.T.Int(64))
+			b.If(b.T.Eq(i, b.T.Int(1)), func() { b.Add(kir.AsyncWait{}); b.Store(b.Load(a, t), y, t) }, nil)
+			b.If(b.T.Eq(i, b.T.Int(0)), func() { copyZeros(b, a, t, y) }, nil)
 		})
 	}, []sim.Kind{sim.Uninitialised}, ""},
 	{"vectors that go on in the next row", func(b *kir.Builder, t scalar.ID, y kir.BufferID) {

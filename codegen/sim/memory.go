@@ -29,6 +29,7 @@ const (
 	copied                // an asynchronous copy was the last to write it
 	atomic                // the last write was atomic
 	redundant             // the last write may be one of several that agree
+	outlived              // of inFlight: the bytes have been declared anew since
 )
 
 // An earlierRead is what a cell said of its reads by a block before another
@@ -212,13 +213,16 @@ func (b *block) orderedReads(at, readers uint32, reader, other uint16, lane int3
 	return b.ordered(at, reader, lane) && b.ordered(at, other, lane)
 }
 
-// declare begins the life of the elements of a Shared buffer.
+// declare begins the life of the elements of a Shared buffer. A copy that is under way there lands
+// in it, as pipelines copy past their last tile, and leaves nothing that can be relied on.
 func (m *memory) declare(address, n int64, owner uint16) {
 	cells := m.cells[address>>m.shift : (address+n)>>m.shift]
 	for i := range cells {
-		if c := &cells[i]; c.flags&inFlight == 0 {
-			c.flags &^= valid
-			c.owner = owner
+		c := &cells[i]
+		c.flags &^= valid
+		c.owner = owner
+		if c.flags&inFlight != 0 {
+			c.flags |= outlived
 		}
 	}
 }
