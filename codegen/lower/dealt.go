@@ -47,7 +47,8 @@ func (l *lowering) ownTiles(p *pipeline, body []*schedule.Nest) tiles {
 	if of == nil || slices.ContainsFunc(ids, func(id core.ExprID) bool { return !slices.Contains(l.m.Nest(id), of.blocks) }) {
 		return all
 	}
-	block, number := l.loops[of.blocks], l.t.Int(of.number)
+	block, _ := l.only(of.blocks) // also where that loop is inside, not open yet
+	number := l.t.Int(of.number)
 	return tiles{
 		number: l.t.CeilDiv(l.t.Max(l.t.Sub(of.parts, block), l.t.Int(0)), number),
 		there: func(i index) scalar.ID {

@@ -455,6 +455,19 @@ inline_at(tv2, 2, False, [tv2])
 tv1.parallelize(1, grid_x)
 tv2.circular_buffer(2, 1)
 `},
+	// Blocks are told apart by a loop inside that over tiles, which is not open yet where the
+	// tiles of a block are counted.
+	{"blocks that are dealt tiles inside the loop over them", `%0 = tensor i64 [3, 5] contiguity=[yes, yes]
+%1 = neg %0
+output %1
+`, [][]int64{{3, 5}}, `tv2 = tv0.cache_after(cp_async)
+tv2.set_memory_type(shared)
+tv1.split(1, 2)
+transform_like(tv1)
+inline_at(tv2, 2, False, [tv2])
+tv1.parallelize(2, grid_x)
+tv2.circular_buffer(2, 1)
+`},
 	// Copies of a pipeline past its last tile land on elements of what lies there after it, that
 	// nothing writes and that are read in vain.
 	{"copies that run ahead into what comes after", `%0 = tensor f64 [3, 61] contiguity=[yes, yes]
