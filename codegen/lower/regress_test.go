@@ -468,6 +468,23 @@ inline_at(tv2, 2, False, [tv2])
 tv1.parallelize(2, grid_x)
 tv2.circular_buffer(2, 1)
 `},
+	// A part without its index tests is the identity in the iterations that add nothing.
+	{"parts in a loop that the reduction has no axis for", `%0 = tensor i64 [33, 3] contiguity=[yes, yes]
+%1 = neg %0
+%2 = sum %1 dims=[0] keepdim=false dtype=i64
+%3 = broadcast %2 is_broadcast_dim=[true, false]
+%4 = mul %0, %3
+%5 = neg %0
+output %4
+output %5
+`, [][]int64{{33, 3}}, `tv2.split(0, 4)
+tv6 = tv2.rfactor([0])
+transform_like(tv4, [tv0, tv1, tv6, tv2, tv3, tv5])
+tv2.parallelize(0, unswitch)
+inline_most()
+tv1.parallelize(1, block_y)
+tv5.parallelize(0, block_y)
+`},
 	// Copies of a pipeline past its last tile land on elements of what lies there after it, that
 	// nothing writes and that are read in vain.
 	{"copies that run ahead into what comes after", `%0 = tensor f64 [3, 61] contiguity=[yes, yes]
