@@ -485,6 +485,15 @@ inline_most()
 tv1.parallelize(1, block_y)
 tv5.parallelize(0, block_y)
 `},
+	// A scan is in no loop that is emitted twice: what threads have of a line is for all of it.
+	{"scan in an unswitched loop", `%0 = tensor f32 [-1, 32] contiguity=[yes, yes]
+%1 = cumsum %0 dim=1
+output %1
+`, [][]int64{{4, 32}}, `tv1.split(0, 2)
+tv1.parallelize(0, unswitch)
+tv1.parallelize(1, block_y)
+tv1.parallelize(2, block_x)
+`},
 	// Copies of a pipeline past its last tile land on elements of what lies there after it, that
 	// nothing writes and that are read in vain.
 	{"copies that run ahead into what comes after", `%0 = tensor f64 [3, 61] contiguity=[yes, yes]

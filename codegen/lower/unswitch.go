@@ -41,13 +41,16 @@ func (l *lowering) unswitch(class core.AxisID, body func() error) error {
 
 // canUnswitch reports whether the loop is to be unswitched and may be: the
 // threads of a block then go apart, so that nothing in it may be for several of
-// them.
+// them, as what scans and sorts make of a line is.
 func (l *lowering) canUnswitch(n *schedule.Nest) bool {
 	if l.m.Parallel(n.Axis) != schedule.Unswitch || l.unswitched {
 		return false
 	}
 	for _, id := range l.inside(n) {
 		e := l.f.Expr(id)
+		if _, isOfLine := dimOf(e); isOfLine {
+			return false
+		}
 		for _, v := range append(l.f.TensorArgs(e), e.Out...) {
 			if memory := l.s.Memory(v); memory == schedule.Shared || memory == schedule.Global && !l.f.Val(v).Input && len(l.readers[v]) > 0 {
 				return false
