@@ -221,7 +221,7 @@ func (c *context) rangeTests(init bool) ([]test, error) {
 // beyond the end of a loop are made where the index is compared next, if that can
 // be, without it where the loop is. It reports whether what indices are divided by
 // is known not to be 0 where the tests hold: loops with such an extent have no
-// iteration.
+// iteration, but those of a whole split have as many of nothing.
 func (c *context) testsOf(init, follow bool, domain []core.AxisID, start map[core.AxisID]index, steps []step) (tests []test, ok bool) {
 	w := c.newUnsafeWalk(start)
 	if follow {
@@ -230,15 +230,20 @@ func (c *context) testsOf(init, follow bool, domain []core.AxisID, start map[cor
 		tests = c.threadTests(init, nil, nil, nil)
 	}
 	ok = true
+	var products []core.AxisID // that have no element where something is divided by 0
+	isWhole := false
 	for _, x := range steps {
 		w.step(x)
 		t := c.f.Transform(c.graph.relation[x.relation].t)
+		isWhole = isWhole || t.Whole
 		switch {
 		case !c.mayDivideByZero(x):
 		case x.forward:
 			ok = false
 		case follow: // what is below a product is divided by no 0
 			w.check(t.Out[0])
+		case isWhole:
+			products = append(products, t.Out[0])
 		}
 	}
 	for _, a := range domain {
@@ -247,6 +252,9 @@ func (c *context) testsOf(init, follow bool, domain []core.AxisID, start map[cor
 		}
 	}
 	value := c.walk(maps.Clone(start), steps)
+	for _, a := range products { // before what divides
+		tests = append(tests, test{value[c.m.AlmostExact(a)], c.extent(a)})
+	}
 	for _, class := range slices.Sorted(maps.Keys(w.below)) {
 		tests = append(tests, test{value[class], w.below[class]})
 	}

@@ -494,6 +494,14 @@ tv1.parallelize(0, unswitch)
 tv1.parallelize(1, block_y)
 tv1.parallelize(2, block_x)
 `},
+	// A whole split runs also over a merged axis of nothing, and no index is divided by 0 there.
+	{"whole split of nothing", `%0 = tensor i64 [-1] contiguity=[yes]
+%1 = neg %0
+output %1
+`, [][]int64{{0}}, `tv1.split(0, 4, False)
+tv1.merge(0, 1)
+tv1.split_whole(0, 1)
+`},
 	// Copies of a pipeline past its last tile land on elements of what lies there after it, that
 	// nothing writes and that are read in vain.
 	{"copies that run ahead into what comes after", `%0 = tensor f64 [3, 61] contiguity=[yes, yes]
