@@ -53,7 +53,7 @@ func (p *promoter) promotions() (map[core.AxisID]core.AxisID, error) {
 	pushed := p.push(slices.Clone(p.resolved), nil, nil, nil)
 	chosen := p.choose(pushed, nil)
 	if !p.partial {
-		return chosen, nil
+		return chosen, p.checkTwice(chosen)
 	}
 	if from := p.toPush(chosen); len(from) > 0 {
 		again := p.push(p.none(), from, pushed, chosen)
@@ -63,7 +63,30 @@ func (p *promoter) promotions() (map[core.AxisID]core.AxisID, error) {
 			}
 		}
 	}
-	return chosen, nil
+	return chosen, p.checkTwice(chosen)
+}
+
+// checkTwice refuses loops over an axis merged with itself, as a broadcast that is promoted to
+// the axis beside it is: that axis would have two indices, and nothing tells which points are
+// the first of an element.
+func (p *promoter) checkTwice(chosen map[core.AxisID]core.AxisID) error {
+	twice := map[core.AxisID]bool{}
+	for _, id := range p.replays {
+		t := p.f.Transform(id)
+		isMade := slices.ContainsFunc(t.Inputs(), func(a core.AxisID) bool { return twice[a] })
+		if isMade || t.Kind == core.Merge && p.f.Axis(t.In[0]).Kind != core.Broadcast && p.exact.same(t.In[0], t.In[1]) {
+			for _, a := range t.Results() {
+				twice[a] = true
+			}
+		}
+	}
+	for _, class := range p.classes {
+		if twice[chosen[class]] {
+			v := p.owner(p.ofLoop[class][0])
+			return p.s.refuse("self-mapping", v, "a loop of %s would run over an axis merged with itself, as one of its two axes is a broadcast that meets the other one elsewhere: inline it less, or do not merge them", p.s.name(v))
+		}
+	}
+	return nil
 }
 
 func isAxis(a core.AxisID) bool { return a != core.NoAxis }

@@ -320,3 +320,31 @@ output %7
 	steps(t, s.InlineMost(nil, nil))
 	requireEval(t, s)
 }
+
+// A broadcast that meets in another tensor the axis that it is merged with here would make a loop
+// over that axis twice.
+func TestMergedWithItself(t *testing.T) {
+	s := parsed(t, `%0 = tensor i64 [12] contiguity=[yes]
+%1 = tensor i64 [] contiguity=[]
+%2 = broadcast %0 is_broadcast_dim=[true, false]
+%3 = broadcast %1 is_broadcast_dim=[true, true]
+%4 = sub %2, %3
+%5 = squeeze %3 dims=[1] squeeze_expanded=false
+%6 = mul %5, %0
+output %4
+output %6
+`)
+	apart := s.Clone()
+	v := tv(s, 4)
+	steps(t, s.Merge(v, 0, 1), s.Split(v, 0, 7, true))
+	done[[]core.Refusal](t)(s.TransformLike(v, nil))
+	requireEval(t, s) // each in loops of its own
+	steps(t, s.InlineMost(nil, nil))
+	_, err := Map(s)
+	var refused *Refused
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "self-mapping", refused.Rule)
+
+	steps(t, apart.InlineMost(nil, nil)) // two loops, of which each tensor has its own
+	requireEval(t, apart)
+}
