@@ -463,7 +463,7 @@ func (c *context) under(s *guarded, cond scalar.ID, body func() error) error {
 func (c *context) alwaysRuns(id core.ExprID) error {
 	for _, v := range c.f.Expr(id).Out {
 		for _, class := range c.m.Nest(id) {
-			if c.isOwnLoop(v, class) || c.t.Facts(c.extent(c.m.Promotion(class))).Lo > 0 {
+			if q := c.m.Promotion(class); c.isOwnLoop(v, class) || c.t.Facts(c.extent(q)).Lo > 0 && !c.isWholeOfNothing(q) {
 				continue
 			}
 			if c.isOutput(v) {
@@ -478,6 +478,15 @@ func (c *context) alwaysRuns(id core.ExprID) error {
 		}
 	}
 	return nil
+}
+
+// isWholeOfNothing reports whether a is made by a whole split of what may have no element: it
+// has iterations, of which none has an element either.
+func (c *context) isWholeOfNothing(a core.AxisID) bool {
+	return slices.ContainsFunc(c.f.TransformsTo([]core.AxisID{a}), func(id core.TransformID) bool {
+		t := c.f.Transform(id)
+		return t.Whole && c.t.Facts(c.extent(t.In[0])).Lo < 1
+	})
 }
 
 // isOwnLoop reports whether the iterations of a loop are those of an axis of v.

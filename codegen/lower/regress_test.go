@@ -602,3 +602,25 @@ output %3
 		require.Equal(t, "alias", refused.Refusals[0].Rule)
 	}
 }
+
+// TestLoopsOfWholeSplitsOfNothing refuses to compute in loops that have iterations and no element
+// what is needed outside of them, as in loops without an iteration.
+func TestLoopsOfWholeSplitsOfNothing(t *testing.T) {
+	for _, split := range []string{"split", "split_whole"} {
+		s := parsed(t, `%0 = tensor i64 [4, 0] contiguity=[no, yes]
+%1 = tensor i64 [4] contiguity=[yes]
+%2 = broadcast %1 is_broadcast_dim=[false, true]
+%3 = mul %0, %2
+%4 = neg %2
+output %3
+output %4
+`)
+		script, err := schedule.ParseScript("tv4.merge(0, 1)\ntv4." + split + "(0, 6)\ntransform_like(tv4)\ninline_at(tv2, 2, False, [tv2])\n")
+		require.NoError(t, err)
+		require.NoError(t, s.Run(script))
+		_, err = lowered(s, Options{})
+		var refused *core.Unsupported
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, "empty loop", refused.Refusals[0].Rule, "%v", err)
+	}
+}
