@@ -502,6 +502,18 @@ output %1
 tv1.merge(0, 1)
 tv1.split_whole(0, 1)
 `},
+	// A vector of what a reduction keeps in a wider type is rounded element by element on its way
+	// to registers.
+	{"vector of sums that are kept in a wider type", `%0 = tensor bf16 [2, 8] contiguity=[yes, yes]
+%1 = sum %0 dims=[0] keepdim=false dtype=bf16
+%2 = cast %1 dtype=f32
+output %2
+`, [][]int64{{2, 8}}, `tv3 = tv1.cache_before()
+tv2.split(0, 2)
+transform_like(tv2)
+tv1.parallelize(-1, vectorize)
+tv3.set_memory_type(shared)
+`},
 	// Copies of a pipeline past its last tile land on elements of what lies there after it, that
 	// nothing writes and that are read in vain.
 	{"copies that run ahead into what comes after", `%0 = tensor f64 [3, 61] contiguity=[yes, yes]

@@ -58,18 +58,26 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	}
 	l.limit(e)
 	cond := l.holds(first)
+	inRegisters := func() error {
+		for i, dst := range dsts {
+			c.assign(dst, l.loadFrom(srcs[i]))
+		}
+		return nil
+	}
 	if isLocal {
-		return c.under(lane.guarded, cond, func() error {
-			for i, dst := range dsts {
-				c.assign(dst, l.loadFrom(srcs[i]))
-			}
-			return nil
-		})
+		return c.under(lane.guarded, cond, inRegisters)
 	}
 	dst, src := dsts[0], srcs[0]
 	unaligned := l.readsUnaligned(c, dst, src, int(width))
 	if dst, src, err = l.aligned(v, dst, src, int(width), unaligned); err != nil {
 		return err
+	}
+	move := func() error {
+		if b := l.b.Kernel().Buffers; l.isLocal(dst) && b[src.Buffer].DType != b[dst.Buffer].DType { // rounded, which no move does
+			return inRegisters()
+		}
+		l.moveVector(v, dst, src, srcs, unaligned)
+		return nil
 	}
 	if k := l.keeping; k != nil && l.keepingStep == loading {
 		if k.isRing { // whether the copy is made now or not
@@ -102,16 +110,15 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 			c.note(lane.guarded)
 			return nil
 		}
-		lane.s = l.b.If(cond, func() { l.moveVector(v, dst, src, srcs, unaligned) }, func() { l.oneByOne(lane, scalar.None) })
+		lane.s = l.b.If(cond, func() { err = move() }, func() { l.oneByOne(lane, scalar.None) })
 		c.note(lane.guarded)
-		return nil
+		return err
 	}
 	return c.under(lane.guarded, cond, func() error {
 		if c.isAsync() {
 			return c.asyncCopy(dst, src, reads)
 		}
-		l.moveVector(v, dst, src, srcs, unaligned)
-		return nil
+		return move()
 	})
 }
 
@@ -270,7 +277,7 @@ func (l *lowering) cacheOf(v core.ValID) (kir.CacheHint, scalar.ID) {
 }
 
 // moveVector emits the copy of a vector, of the elements srcs, by one instruction on each
-// side, or from an unaligned address. What a reduction keeps in registers in a wider type than its own is rounded.
+// side, or from an unaligned address. What a reduction keeps in a wider type than its own is rounded.
 func (l *lowering) moveVector(v core.ValID, dst, src kir.Access, srcs []kir.Access, unaligned bool) {
 	if t := l.b.Kernel().Buffers[dst.Buffer].DType; l.b.Kernel().Buffers[src.Buffer].DType != t {
 		id := l.b.Local(l.name("rounded"), t, int64(src.Width))
