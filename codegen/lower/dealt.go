@@ -94,7 +94,7 @@ func (l *lowering) dealt(class core.AxisID, id core.ExprID) *dealt {
 		switch {
 		case d == nil && l.m.LoopClass(t.Out[0]) == class:
 			blocks := l.m.LoopClass(t.Out[1])
-			if !isConst || !l.parallel(blocks).IsBlock() {
+			if !isConst || n < 1 || !l.parallel(blocks).IsBlock() {
 				return nil
 			}
 			d, axis = &dealt{blocks: blocks, number: n, parts: l.extent(t.In[0]), size: 1, extent: l.extent(t.In[0])}, t.In[0]

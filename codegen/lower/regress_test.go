@@ -468,6 +468,19 @@ inline_at(tv2, 2, False, [tv2])
 tv1.parallelize(2, grid_x)
 tv2.circular_buffer(2, 1)
 `},
+	// Parts of nothing are dealt to no block.
+	{"tiles of nothing that no block is dealt", `%0 = tensor i64 [0] contiguity=[yes]
+%1 = sum %0 dims=[0] keepdim=false dtype=i64
+%2 = neg %1
+output %2
+`, [][]int64{{0}}, `tv3 = tv0.cache_after()
+tv1.split(0, 2, False)
+tv4 = tv1.rfactor([0])
+transform_like(tv2, [tv0, tv3, tv4, tv1, tv2])
+inline_most()
+tv4.parallelize(0, grid_x)
+tv3.circular_buffer(2, 1)
+`},
 	// A part without its index tests is the identity in the iterations that add nothing.
 	{"parts in a loop that the reduction has no axis for", `%0 = tensor i64 [33, 3] contiguity=[yes, yes]
 %1 = neg %0
