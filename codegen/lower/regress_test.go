@@ -527,6 +527,13 @@ transform_like(tv2)
 tv1.parallelize(-1, vectorize)
 tv3.set_memory_type(shared)
 `},
+	// Positions that are compared begin with any constant, as those from true on do.
+	{"positions from a condition on", `%0 = tensor i64 [5] contiguity=[yes]
+%1 = iota length=5 start=true step=1:i64 dtype=i64
+%2 = lt %1, 3:i64
+%3 = where %2, %0, 7:i64
+output %3
+`, [][]int64{{5}}, "inline_most()\n"},
 	// Copies of a pipeline past its last tile land on elements of what lies there after it, that
 	// nothing writes and that are read in vain.
 	{"copies that run ahead into what comes after", `%0 = tensor f64 [3, 61] contiguity=[yes, yes]

@@ -84,7 +84,7 @@ func (c *context) comparePosition(e *core.Expr) (kir.ValueID, error) {
 		return 0, err
 	}
 	iota := c.f.Expr(c.f.Val(e.Args[0].Tensor).Def)
-	below := c.conditions([]test{{c.t.Add(at, c.size(iota.Args[1].Scalar)), c.bound(e.Args[1].Scalar)}})[0]
+	below := c.conditions([]test{{c.t.Add(at, c.bound(iota.Args[1].Scalar)), c.bound(e.Args[1].Scalar)}})[0]
 	if e.Op == core.GeOp {
 		below = c.t.Not(below)
 	}
