@@ -74,6 +74,8 @@ func Passes() []Pass {
 			Why: "it takes loops apart that are written out", run: (*lowering).fetchFirst},
 		{Name: "settle", Does: "leaves tests to those iterations of loops that are written out in which they may fail",
 			Why: "it looks at tests that no other pass takes apart any more", run: (*lowering).settle},
+		{Name: "land in turn", Does: "lets what reads asynchronous copies begin when the first of them have landed",
+			Why: "waits for all of them are placed where there are none", run: (*lowering).landInTurn},
 		{Name: "synchronise", Does: "places shared memory, barriers and waits",
 			Why: "it needs exact indices, and orders whatever the passes before it emit", Complete: true, run: (*lowering).synchronise},
 		{Name: "hoist", Does: "names index expressions that are used again or in deeper loops",
