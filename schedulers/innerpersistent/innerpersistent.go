@@ -38,7 +38,8 @@
 // and reads them from there in each phase: that leaves registers for more blocks, of which
 // some load while others compute. Where elements lie so that copies would have less than 4
 // bytes, and where a device has no clusters, they are in registers. What such rows have in
-// common, as the weights of a norm, is loaded for several steps at a time.
+// common, as the weights of a norm, is loaded for several steps at a time. The first phase
+// begins with the steps that have landed, if they are few enough.
 //
 // Clusters have 16 blocks where 8 would have more than 64 KB of a row each, or no room for it.
 // A function must opt in to more than 8, and a device may have no room for any such cluster:
@@ -58,7 +59,7 @@
 //     with both. Of an RMS norm of 16384 x 4096 four are faster: 93.1 / 87.1, two 94.0 / 87.5.
 //     Rows of 16384 take as long as a copy with four of 512 threads.
 //   - Rows of a warp: a softmax of 131072 x 1024 bfloat16 takes 129.6 / 126.6 on an H200 with
-//     two rows a block, 132.2 / 128.6 with four.
+//     two rows a block, 132.2 / 128.6 with four; those of 2048 are blocks of their own, see isAlone.
 //   - Single elements of 4 bytes: a softmax of 65536 x 1023 float32 takes 185.0 / 180.0 with
 //     8 of a thread, 187.1 / 182.2 with 16, 195.1 / 191.0 with 32, 195.3 / 191.1 with 4.
 //   - Single elements of 2 bytes: a softmax of 65536 x 1023 bfloat16 takes 96.0 / 90.7 with a
