@@ -181,7 +181,7 @@ func (c *context) lookup(e *core.Expr, dst kir.Access, source func(operand) (kir
 		o.at[k.Dim] = c.position(b.Op(core.WhereOp, isInside, position, b.Number(dtype.Int, 0)), n)
 		src, err := source(o)
 		if err == nil {
-			b.Add(kir.Move{Dst: dst, Src: src, Guarded: true, Guard: inside})
+			b.Add(kir.Move{Dst: dst, Src: src, Cache: c.plainCacheOf(e.Out[0]), Guarded: true, Guard: inside})
 		}
 		return err
 	}

@@ -96,11 +96,7 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		if there, ok := l.isThere(whole, lane, dst, src); ok && !unaligned {
 			src.Span = kir.InMemory
 			lane.s = l.b.If(l.t.Bool(true), func() {
-				cache, _ := l.cacheOf(v)
-				if !cache.IsPlain() {
-					cache = kir.CacheDefault
-				}
-				l.b.Add(kir.Move{Dst: dst, Src: src, Cache: cache, Guarded: true, Guard: there})
+				l.b.Add(kir.Move{Dst: dst, Src: src, Cache: l.plainCacheOf(v), Guarded: true, Guard: there})
 				if width <= testedPair {
 					l.oneByOne(lane, there)
 				} else {
@@ -274,6 +270,14 @@ func (l *lowering) cacheOf(v core.ValID) (kir.CacheHint, scalar.ID) {
 		return l.keepingCache, l.keepingLast
 	}
 	return kirCache[l.s.CacheHint(v)], scalar.None
+}
+
+// plainCacheOf is cacheOf for loads under a condition, which have hints that are plain alone.
+func (l *lowering) plainCacheOf(v core.ValID) kir.CacheHint {
+	if cache, _ := l.cacheOf(v); cache.IsPlain() {
+		return cache
+	}
+	return kir.CacheDefault
 }
 
 // moveVector emits the copy of a vector, of the elements srcs, by one instruction on each

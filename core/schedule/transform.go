@@ -530,13 +530,31 @@ func (s *Scheduled) SwizzleXOR(v core.ValID, row, column int) error {
 }
 
 // SetCopy says by which instruction the copy that defines v is made, and how
-// its loads are cached.
+// its loads are cached. What else moves elements as they are, resizes and reads at positions,
+// may have a cache hint alone.
 func (s *Scheduled) SetCopy(v core.ValID, kind CopyKind, hint CacheHint) error {
-	if d := s.f.Val(v).Def; d == core.NoExpr || s.f.Expr(d).Op != core.SetOp {
-		return core.InvalidArgumentf("%s is not a copy: it cannot be loaded by another instruction or with a cache hint", s.name(v))
+	if why := s.notCopied(v, kind, hint); why != "" {
+		return core.InvalidArgumentf("%s", why)
 	}
 	s.tensors[v].copyKind, s.tensors[v].cacheHint = kind, hint
 	return nil
+}
+
+// notCopied returns why v cannot be loaded as kind and hint say, else "".
+func (s *Scheduled) notCopied(v core.ValID, kind CopyKind, hint CacheHint) string {
+	d := s.f.Val(v).Def
+	if d == core.NoExpr {
+		return fmt.Sprintf("%s is an input: it is not loaded", s.name(v))
+	}
+	e := s.f.Expr(d)
+	_, isLookup := e.IndexedRead()
+	switch isMove := e.Op.Class == core.Resize || isLookup && !e.Op.SumsListed(); {
+	case e.Op == core.SetOp || kind == PlainCopy && (hint == CacheUnspecified || isMove):
+		return ""
+	case isMove:
+		return fmt.Sprintf("%s is not a copy: it cannot be loaded by another instruction", s.name(v))
+	}
+	return fmt.Sprintf("%s is not a copy: it cannot be loaded by another instruction or with a cache hint", s.name(v))
 }
 
 // HoldPacked says that v, in registers, is read anew in each loop that reads it: a

@@ -181,8 +181,10 @@ func (w *verifier) memory(v core.ValID) {
 			w.bad("%s", why)
 		}
 	}
-	if d := s.f.Val(v).Def; (t.copyKind != PlainCopy || t.cacheHint != CacheUnspecified) && (d == core.NoExpr || s.f.Expr(d).Op != core.SetOp) {
-		w.bad("%s is loaded by a special instruction and is not a copy", s.name(v))
+	if t.copyKind != PlainCopy || t.cacheHint != CacheUnspecified {
+		if why := s.notCopied(v, t.copyKind, t.cacheHint); why != "" {
+			w.bad("%s", why)
+		}
 	}
 }
 
