@@ -35,7 +35,55 @@ output %2
 `
 )
 
-// TestStreamed: what is read once, of far more bytes than the second cache has, is to be given up last
+const (
+	halves = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%2 = pad %0 pad_widths=[0, 2048, 0, 0] value=0:f64
+%3 = pad %1 pad_widths=[2048, 0, 0, 0] value=0:f64
+%4 = add %2, %3
+output %4
+`
+	lookedUp = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = tensor i64 [-1] contiguity=[yes]
+%2 = broadcast %1 is_broadcast_dim=[false, true]
+%3 = index_select %0, %2 dim=0
+%4 = relu %3
+output %4
+`
+	oddRows = `%0 = tensor bf16 [-1, -1] contiguity=[yes, yes]
+%1 = tensor bf16 [-1] contiguity=[yes]
+%2 = tensor bf16 [-1] contiguity=[yes]
+%3 = cast %0 dtype=f32
+%4, %5, %6 = welford %3 dims=[1]
+%7 = broadcast %4 is_broadcast_dim=[false, true]
+%8 = sub %3, %7
+$0 = cast %0.1 : f64
+$1 = sub $0, 0:f64 : f64
+$2 = maximum $1, 0:f64 : f64
+$3 = reciprocal $2 : f64
+%9 = mul %5, $3
+%10 = add %9, 1e-05:f64
+%11 = rsqrt %10
+%12 = broadcast %11 is_broadcast_dim=[false, true]
+%13 = mul %8, %12
+%14 = cast %1 dtype=f32
+%15 = broadcast %14 is_broadcast_dim=[true, false]
+%16 = mul %13, %15
+%17 = cast %2 dtype=f32
+%18 = broadcast %17 is_broadcast_dim=[true, false]
+%19 = add %16, %18
+%20 = cast %19 dtype=bf16
+output %20
+`
+	elementsOf = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = tensor i64 [-1, -1] contiguity=[yes, yes]
+%2 = gather %0, %1 dim=0
+%3 = relu %2
+output %3
+`
+)
+
+// TestStreamed: what is read once, of more bytes than the second cache has, is to be given up last
 // by it, in whatever way it is copied.
 func TestStreamed(t *testing.T) {
 	large := [][]int64{{4096, 4096}} // 64 MB
@@ -46,13 +94,21 @@ func TestStreamed(t *testing.T) {
 		want       []int // the inputs that are
 	}{
 		{"elementwise", elementwise, large, 16 << 20, []int{0}},
-		{"a byte short of four caches", elementwise, large, 16<<20 + 1, nil},
+		{"a byte more than the cache", elementwise, large, 64<<20 - 1, []int{0}},
+		{"as much as the cache", elementwise, large, 64 << 20, nil},
 		{"a cache of unknown size", elementwise, large, 0, nil},
 		{"no elements", elementwise, [][]int64{{0, 4096}}, 1, nil},
 		{"single elements", elementwise, [][]int64{{3, 5}}, 1, []int{0}},
 		{"two halves", sum, [][]int64{{4096, 4096}, {4096, 4096}}, 32 << 20, []int{0, 1}},
 		{"small weights", weighted, [][]int64{{4096, 4096}, {4096}}, 16 << 20, []int{0}},
 		{"large weights", weighted, [][]int64{{4096, 4096}, {4096}}, 1, nil},
+		{"halves of rows", halves, [][]int64{{4096, 2048}, {4096, 2048}}, 16 << 20, []int{0, 1}},
+		{"rows of a table", lookedUp, [][]int64{{8192, 4096}, {4096}}, 16 << 20, []int{0}},
+		{"few rows of a table", lookedUp, [][]int64{{8192, 4096}, {40}}, 16 << 20, nil},
+		{"a table of which rows are read again", lookedUp, [][]int64{{4096, 4096}, {8192}}, 16 << 20, nil},
+		{"single elements of a table", elementsOf, [][]int64{{4096, 4096}, {4096, 4096}}, 16 << 20, nil},
+		{"pairs of two odd rows", oddRows, [][]int64{{65536, 1023}, {1023}, {1023}}, 16 << 20, nil},
+		{"even rows", oddRows, [][]int64{{65536, 1024}, {1024}, {1024}}, 16 << 20, []int{0}},
 		{"an expanded input", expanded, [][]int64{{4096, 4096}, {4096, 4096}}, 1, nil},
 		{"a sum", reduction, [][]int64{{300, 1000}}, 1, nil},
 		{"rows", normalization, large, 16 << 20, []int{0}},
@@ -104,8 +160,11 @@ func evictedLast(s *schedule.Scheduled) (all []int) {
 	f := s.Fusion()
 	for i, v := range f.Inputs() {
 		for _, id := range f.Order() {
-			if e := f.Expr(id); f.TensorArgs(e)[0] == v && s.CacheHint(e.Out[0]) == schedule.CacheEvictLast {
-				all = append(all, i)
+			e := f.Expr(id)
+			for _, x := range f.TensorArgs(e) {
+				if x == v && s.CacheHint(e.Out[0]) == schedule.CacheEvictLast {
+					all = append(all, i)
+				}
 			}
 		}
 	}

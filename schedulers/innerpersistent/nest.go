@@ -83,11 +83,18 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	if p.Early {
 		tensors = slices.DeleteFunc(slices.Clone(tensors), func(v core.ValID) bool { return isFirstCopy(s.Fusion(), phases, v) })
 	}
-	if err := a.g.Stream(s); err != nil {
-		return err
+	if !p.hasAlignedPairs() {
+		if err := a.g.Stream(s); err != nil {
+			return err
+		}
 	}
 	return s.InlineMost(tensors, nil)
 }
+
+// hasAlignedPairs reports whether a thread has pairs of elements of two rows, which begin where
+// memory is aligned. Loads of these are not given up last: ptxas puts them in another order then, and a layer norm of
+// 65536 x 1023 bfloat16 took 73.2 us on an H200 rather than 68.1. A softmax of as many, of one row a thread, gains 1 %.
+func (p Params) hasAlignedPairs() bool { return p.Each > 1 && p.Aligned > 1 && !p.isInSectors() }
 
 // isFirstCopy reports whether v is a copy of what is loaded before rows are reduced, if anything is.
 func isFirstCopy(f *core.Fusion, phases *persistence.Phases, v core.ValID) bool {

@@ -8,48 +8,103 @@ import (
 	"nvfuser_go/core/schedule"
 )
 
-// farLarger is how many second caches a segment reads at least for its loads to be given up last.
-// On an H200, calls back to back on six sets of tensors in turn, a softmax of 2048 x 131072
-// bfloat16 takes 252.7 us so and 260.9 without, a copy of as many bytes 256.3; an RMS norm of 16384 x 8192
-// 127.9 and 132.2, a copy 128.8; a layer norm of 8192 x 16384 129.5 and 133.8; a cumsum of 65536 x 2048
-// float32 250.7 and 260.2; permute 210 of 512 x 512 x 512 float32 263.0 and 267.7; what is elementwise 0.2 to
-// 0.7 % less, sums no less. Why is not known. After other kernels have filled the cache with what is to be
-// written back, kernels that read half as much take 1 to 2 us more so. With loads given up first the RMS
-// norm takes 4 % longer, with stores given up last 0.4 %, although a call alone seems to gain by these: what is
-// written back later is not in its time. A copy of 16 MB that comes next takes 10.5 us rather than 9.9.
-const farLarger = 4
+// smallest is the part of the second cache that an input has at least whose loads are given up last.
+const smallest = 8
 
-// streamed returns the inputs of g, by place, that are larger than the second cache; nothing unless
-// each element of them is read once and they are far larger together.
+// streamed returns the inputs of g, by place, of which each element is read once, if they have
+// more than the second cache together; nothing if a large one is read more than once. Their
+// loads are to be given up last.
+//
+// On an H200 (60 MB), calls back to back on six sets of tensors in turn, without and with, in us: a softmax of
+// 2048 x 131072 bfloat16 260.9 and 252.7 (a copy of as many bytes 256.3), an RMS norm of 16384 x 8192 132.2
+// and 127.9, of 16384 x 4096 69.0 and 66.6, an embedding of 16384 rows of 4096 69.2 and 67.9, a cumsum of
+// 8192 x 2048 float32 36.0 and 34.7, relu of 16384 x 4096 65.9 and 65.3; of some 80 kernels none takes
+// longer by more than 0.1. Between copies of 16 MB or products of matrices kernels gain as much, and
+// those lose nothing. A rotary embedding of 67 MB takes as long. Why is not known.
+//
+// What is loaded so stays: 24 to 40 MB that other kernels read and write again and again have less of the
+// cache for some 20 to 100 calls. A copy of 16 MB to 16 MB takes 8.9 us then rather than 7.0, one of 8 MB
+// none longer; five kernels of that kind cost what one before them gains. To have a half or a quarter of the
+// loads so leaves as much behind and gains nothing; to give lines up normally once they are read (applypriority)
+// costs 1 to 3 us.
+//
+// With loads given up first the RMS norm takes 4 % longer, with stores given up last 0.4 %, although a call
+// alone seems to gain by these: what is written back later is not in its time.
 func (g *Segment) streamed() []int {
 	type key struct{}
 	if g.Cache == 0 {
 		return nil
 	}
 	return Remember(g, key{}, func() []int {
-		f, points := g.Fusion, int64(0) // that most tensors are computed at
-		for _, id := range f.Order() {
-			for _, v := range f.Expr(id).Out {
-				points = max(points, g.elements(v))
-			}
+		bytes := int64(0)
+		for _, v := range g.Fusion.Inputs() {
+			bytes += g.bytes(v)
+		}
+		if bytes <= g.Cache {
+			return nil // most segments, without a look at what they do
 		}
 		var all []int
-		read := int64(0)
-		for i, v := range f.Inputs() {
-			n := g.bytes(v)
-			if n < g.Cache {
+		bytes = 0
+		for i, v := range g.Fusion.Inputs() {
+			if smallest*g.bytes(v) < g.Cache {
 				continue
 			}
-			if g.elements(v) < points || slices.Contains(g.Inputs[i].Strides, 0) {
+			n, isOnce := g.reads(v)
+			isOnce = isOnce && !slices.Contains(g.Inputs[i].Strides, 0)
+			switch {
+			case isOnce && smallest*n >= g.Cache:
+				all, bytes = append(all, i), bytes+n
+			case !isOnce && n >= g.Cache:
 				return nil
 			}
-			all, read = append(all, i), read+n
 		}
-		if read < farLarger*g.Cache {
+		if bytes <= g.Cache {
 			return nil
 		}
 		return all
 	})
+}
+
+// reads returns how many bytes of input v are read, and whether each of them is once.
+func (g *Segment) reads(v core.ValID) (n int64, isOnce bool) {
+	f := g.Fusion
+	bytes := g.bytes(v)
+	isPart := map[core.ValID]bool{v: true} // of what is read
+	for _, id := range f.Order() {
+		e := f.Expr(id)
+		for k, x := range f.TensorArgs(e) {
+			if !isPart[x] {
+				continue
+			}
+			had, has := g.elements(x), g.elements(e.Out[0])
+			switch lookup, isLookup := e.IndexedRead(); {
+			case e.Op.Class == core.Resize:
+				isPart[e.Out[0]] = true
+			case isLookup && k == lookup.Table:
+				if x != v || bytes < g.Cache || has > had || !g.looksUpSlices(e, lookup) {
+					return bytes, false
+				}
+				bytes, isPart[e.Out[0]] = g.bytes(e.Out[0]), true
+			case has > had:
+				return bytes, false
+			case has == had:
+				isPart[e.Out[0]] = true
+			}
+		}
+	}
+	return bytes, true
+}
+
+// leastRun is how many elements a position has at least where slices are looked up. Those of fewer
+// are in sectors of memory with others, which are read again.
+const leastRun = 8
+
+// looksUpSlices reports whether e, which looks its elements up as x says, has one position for many.
+func (g *Segment) looksUpSlices(e *core.Expr, x core.IndexedRead) bool {
+	if e.Op.SumsListed() {
+		return false
+	}
+	return x.Index < 0 || leastRun*g.elements(g.Fusion.TensorArgs(e)[x.Index]) <= g.elements(e.Out[0])
 }
 
 // elements returns how many v has; 0 if it is no tensor or on the host.
@@ -67,7 +122,7 @@ func (g *Segment) bytes(v core.ValID) int64 {
 }
 
 // Stream lets the second cache give up last what a schedule of the segment loads of large inputs,
-// if it reads far more of them than that cache holds, each element once.
+// if it reads more of them than that cache holds, each element once.
 func (g *Segment) Stream(s *schedule.Scheduled) error {
 	all, f := g.streamed(), s.Fusion()
 	if len(all) == 0 {
@@ -80,15 +135,20 @@ func (g *Segment) Stream(s *schedule.Scheduled) error {
 			readers[v] = append(readers[v], e)
 		}
 	}
-	var copies []core.ValID
+	isLoad := func(e *core.Expr, v core.ValID) bool {
+		x, isLookup := e.IndexedRead()
+		return e.Op == core.SetOp || e.Op.Class == core.Resize || isLookup && f.TensorArgs(e)[x.Table] == v
+	}
+	var loaded []core.ValID
 	for _, i := range all {
-		of := readers[f.Inputs()[i]]
-		if len(of) != 1 || of[0].Op != core.SetOp || s.Memory(of[0].Out[0]) == schedule.Global {
+		v := f.Inputs()[i]
+		of := readers[v]
+		if len(of) != 1 || !isLoad(of[0], v) || s.Memory(of[0].Out[0]) == schedule.Global {
 			return nil // it is loaded in several places, or read without a copy
 		}
-		copies = append(copies, of[0].Out[0])
+		loaded = append(loaded, of[0].Out[0])
 	}
-	for _, v := range copies {
+	for _, v := range loaded {
 		if s.CacheHint(v) != schedule.CacheUnspecified {
 			continue
 		}

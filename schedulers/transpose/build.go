@@ -18,6 +18,9 @@ func (a *analysis) build(q Params) (*schedule.Scheduled, error) {
 		if err := b.schedule(); err != nil {
 			return err
 		}
+		if q.Window && !q.Last {
+			return nil // smaller windows gain nothing
+		}
 		return a.Segment.Stream(s)
 	})
 }
