@@ -43,6 +43,13 @@ const (
 %4 = add %2, %3
 output %4
 `
+	// Rows, and the first half of them.
+	withHalf = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = tensor f32 [-1, -1] contiguity=[no, yes]
+%2 = pad %1 pad_widths=[0, 2048, 0, 0] value=0:f64
+%3 = add %0, %2
+output %3
+`
 	lookedUp = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
 %1 = tensor i64 [-1] contiguity=[yes]
 %2 = broadcast %1 is_broadcast_dim=[false, true]
@@ -83,6 +90,9 @@ output %3
 `
 )
 
+// strides has the distance of the second input's rows, by text, where they do not lie densely.
+var strides = map[string][]int64{expanded: {0}, withHalf: {4096}}
+
 // TestStreamed: what is read once, of more bytes than the second cache has, is to be given up last
 // by it, in whatever way it is copied.
 func TestStreamed(t *testing.T) {
@@ -103,6 +113,8 @@ func TestStreamed(t *testing.T) {
 		{"small weights", weighted, [][]int64{{4096, 4096}, {4096}}, 16 << 20, []int{0}},
 		{"large weights", weighted, [][]int64{{4096, 4096}, {4096}}, 1, nil},
 		{"halves of rows", halves, [][]int64{{4096, 2048}, {4096, 2048}}, 16 << 20, []int{0, 1}},
+		{"rows and a half of them", withHalf, [][]int64{{4096, 4096}, {4096, 2048}}, 32 << 20, nil},
+		{"many rows and a half of them", withHalf, [][]int64{{4096, 4096}, {4096, 2048}}, 16 << 20, []int{0, 1}},
 		{"rows of a table", lookedUp, [][]int64{{8192, 4096}, {4096}}, 16 << 20, []int{0}},
 		{"few rows of a table", lookedUp, [][]int64{{8192, 4096}, {40}}, 16 << 20, nil},
 		{"a table of which rows are read again", lookedUp, [][]int64{{4096, 4096}, {8192}}, 16 << 20, nil},
@@ -129,9 +141,9 @@ func TestStreamed(t *testing.T) {
 			}
 			b, err := f.Bind(values)
 			require.NoError(t, err)
-			s, recipe := applied(t, f, b, test.text == expanded, test.cache)
+			s, recipe := applied(t, f, b, strides[test.text], test.cache)
 			require.Equal(t, test.want, evictedLast(s))
-			other, small := applied(t, f, b, test.text == expanded, 0)
+			other, small := applied(t, f, b, strides[test.text], 0)
 			require.Empty(t, evictedLast(other))
 			if test.want != nil {
 				require.NotEqual(t, small, recipe)
@@ -141,12 +153,12 @@ func TestStreamed(t *testing.T) {
 }
 
 // applied returns the first schedule of f for a device with a second cache of some bytes, and its
-// recipe. The rows of an input that is expanded are one.
-func applied(t *testing.T, f *core.Fusion, b *core.Binding, isExpanded bool, cache int64) (*schedule.Scheduled, string) {
+// recipe. rowsOf, if any, is the distance of the second input's rows.
+func applied(t *testing.T, f *core.Fusion, b *core.Binding, rowsOf []int64, cache int64) (*schedule.Scheduled, string) {
 	g, err := scheduler.Dense(f, b)
 	require.NoError(t, err)
-	if g.Cache = cache; isExpanded {
-		g.Inputs[1].Strides[0] = 0
+	if g.Cache = cache; rowsOf != nil {
+		g.Inputs[1].Strides[0] = rowsOf[0]
 	}
 	s, _ := schedulers.Choose(g, scheduler.Hopper)
 	p := s.Candidates(g, scheduler.Hopper)[0]
