@@ -136,8 +136,8 @@ func (x *partVector) emit(k int, mixed bool) error {
 	isMixed := x.isMixed(k)
 	tests := x.lanes[0][k].tests
 	for _, parts := range x.lanes[1:] {
-		if isMixed { // none is negative if the first is not
-			tests = x.both(tests, slices.DeleteFunc(slices.Clone(parts[k].tests), func(t test) bool { return t.below == scalar.None }))
+		if isMixed { // elements of a vector may go on in the next row, where they begin before the part
+			tests = x.both(tests, parts[k].tests)
 		}
 	}
 	if mixed && x.e.Op == core.CatOp { // the first element may be of a part before
