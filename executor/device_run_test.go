@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -259,6 +260,16 @@ func (s *stage) check(e *executor.Executor, c *fusionfuzz.Case, candidate int, s
 		got, _, err = p.runBy(t, plan, func(outputs []unsafe.Pointer) error { return s.run(plan, p.inputs, outputs, random) })
 	}
 	return judge(t, c, want, wantErr, got, err)
+}
+
+// tally counts which of some words the choice of a scheduler for the plan that was checked has.
+func (s *stage) tally(words map[string]int) {
+	choice, _ := s.plan.Inspection().Show("scheduler_verbose") // an error: there is no kernel
+	for word := range words {
+		if strings.Contains(choice, word) {
+			words[word]++
+		}
+	}
 }
 
 func never(int) bool { return false }

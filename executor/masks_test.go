@@ -79,12 +79,7 @@ func TestDeviceMasks(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("program %d\n%s", k, c.Fusion)
 		}
-		choice, _ := s.plan.Inspection().Show("scheduler_verbose") // an error: there is no kernel
-		for kind := range chosen {
-			if strings.Contains(choice, kind) {
-				chosen[kind]++
-			}
-		}
+		s.tally(chosen)
 	}
 	t.Log(chosen)
 	for kind, count := range chosen {
