@@ -164,7 +164,8 @@ func (q Params) schedule(s *schedule.Scheduled, a *analysis) error {
 				return err
 			}
 		}
-		if err := q.arrange(a.space).Vectorize(s, q.arrange(a.space).PitchOf(q.Break, q.Width(), 1)); err != nil {
+		arranged := q.arrange(a.space)
+		if err := arranged.Vectorize(s, arranged.PitchOf(q.Break, q.Width(), 1)); err != nil {
 			return err
 		}
 	}

@@ -25,8 +25,7 @@ const (
 	outerFlight  = 128      // the same of an outer reduction
 	blockFlight  = 32 << 10 // bytes that a processor has asked for at a time, at least
 	mostUnroll   = 8
-	mostEach     = 8  // short rows of a thread at a time
-	eachBlocks   = 16 // of a processor, at least, where a thread has several rows
+	mostEach     = 8 // short rows of a thread at a time
 	warp         = 32
 
 	widestVector = 16 // elements
@@ -237,7 +236,7 @@ func (l *layout) inner(e, read, least int64, device scheduler.Device) Params {
 	}
 	p.Unroll = clamp(floor2(vectors/p.Lanes), 1, most)
 	p.Each = 1
-	for p.Lanes <= warp && vectors <= p.Lanes*p.Unroll && 2*p.Each*p.Unroll*read <= flight && p.Each < mostEach && l.kept/(2*p.Each*p.Rows) >= eachBlocks*processors {
+	for p.Lanes <= warp && vectors <= p.Lanes*p.Unroll && 2*p.Each*p.Unroll*read <= flight && p.Each < mostEach && device.HasMany(l.kept/(2*p.Each*p.Rows)) {
 		p.Each *= 2
 	}
 	p.Rows = scheduler.Row{Threads: p.Lanes, Bytes: read * vectors * p.Each}.Enlarge(p.Rows, l.kept/p.Each, min(large, heavyBlock), device)

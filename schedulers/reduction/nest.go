@@ -164,17 +164,14 @@ func (b *builder) innerLoops(n *scheduler.Nest) []schedule.Parallel {
 	if b.Lanes == 1 {
 		across = schedule.TIDx
 	}
-	if b.Each > 1 { // rows of a warp are next to each other
-		n.Split(0, b.Rows, schedule.Serial)
+	all := b.split(n, 0, b.Rows, across, types)
+	if b.Each > 1 { // split outside of results along y, so that rows of a warp are next to each other, and put inside the steps
+		inside := len(all) - len(types) + 1
 		n.Split(0, b.Each, schedule.Serial)
-		if b.Rows > 1 {
-			n.Reorder(map[int]int{1: 3, 2: 1, 3: 2}) // [blocks, results of a thread, results along y, steps]
-			return slices.Concat([]schedule.Parallel{schedule.BIDx, across, schedule.Serial, schedule.Unroll}, types[1:])
-		}
-		n.Reorder(map[int]int{1: 2, 2: 1})
-		return slices.Concat([]schedule.Parallel{schedule.BIDx, schedule.Serial, schedule.Unroll}, types[1:])
+		n.Reorder(map[int]int{1: 1 + inside})
+		all = slices.Insert(all, inside, schedule.Unroll)
 	}
-	return append([]schedule.Parallel{schedule.BIDx}, b.split(n, 0, b.Rows, across, types)...)
+	return append([]schedule.Parallel{schedule.BIDx}, all...)
 }
 
 // outerLoops gives the tensor of n, which has its own dimensions, the loops of an outer

@@ -6,8 +6,9 @@ package scheduler
 // sums of 64 columns 318, 183, 132, of 2 columns 1263, 468, 253; cumsum of 256 columns 318, 249, 257.
 const leastBlock = 6 << 10
 
-// leastBlocks are those of a processor, at least, where blocks are made larger.
-const leastBlocks = 16
+// HasMany reports whether so many blocks are enough for d to be busy with all but the last of them: they may
+// be made larger then.
+func (d Device) HasMany(blocks int64) bool { return blocks >= 16*int64(d.Processors) }
 
 // A Row is what one of many rows is to a block: its threads, and the bytes that they move.
 type Row struct{ Threads, Bytes int64 }
@@ -24,7 +25,7 @@ func (r Row) OfBlock(count, least, most int64, device Device) int64 {
 
 // Enlarge returns rows of a block, of count, or a multiple by which a block moves enough, with most threads at most.
 func (r Row) Enlarge(rows, count, most int64, device Device) int64 {
-	for rows*r.Bytes < leastBlock && 2*rows*r.Threads <= most && count/(2*rows) >= leastBlocks*int64(device.Processors) {
+	for rows*r.Bytes < leastBlock && 2*rows*r.Threads <= most && device.HasMany(count/(2*rows)) {
 		rows *= 2
 	}
 	return rows

@@ -22,7 +22,7 @@ func (p *Space) Reread(cache int64) float64 {
 		t := &p.Tensors[i]
 		for _, r := range p.repeats(t) {
 			if float64(p.bytesWithin(r.End)) > reuseShare*float64(cache) {
-				cost += float64(t.bytesWithin(r.End)) * float64(p.Size(r.Begin, r.End)-1) * float64(p.Size(0, r.Begin))
+				cost += float64(t.within(r.End)*t.Bytes) * float64(p.Size(r.Begin, r.End)-1) * float64(p.Size(0, r.Begin))
 			}
 		}
 	}
@@ -76,31 +76,18 @@ func (p *Space) repeats(t *Tensor) (all []Range) {
 		for k < len(p.Extents) && t.step(k) == 0 {
 			k++
 		}
-		if p.Size(begin, k) > 1 && t.bytesWithin(k) > t.Bytes {
+		if p.Size(begin, k) > 1 && t.within(k) > 1 {
 			all = append(all, Range{begin, k})
 		}
 	}
 	return all
 }
 
-// bytesWithin returns the bytes that t has along the places from k on.
-func (t *Tensor) bytesWithin(k int) int64 {
-	n := t.Bytes
-	for _, pieces := range t.along[k:] {
-		for _, x := range pieces {
-			if x.stride != 0 {
-				n *= x.extent
-			}
-		}
-	}
-	return n
-}
-
 // bytesWithin returns the bytes that all tensors have along the places from k on.
 func (p *Space) bytesWithin(k int) int64 {
 	n := int64(0)
 	for i := range p.Tensors {
-		n += p.Tensors[i].bytesWithin(k)
+		n += p.Tensors[i].within(k) * p.Tensors[i].Bytes
 	}
 	return n
 }

@@ -300,9 +300,12 @@ func (t *Tensor) step(k int) int64 {
 }
 
 // Elements returns how many elements t has.
-func (t *Tensor) Elements() int64 {
+func (t *Tensor) Elements() int64 { return t.within(0) }
+
+// within returns how many elements t has along the places from k on.
+func (t *Tensor) within(k int) int64 {
 	n := int64(1)
-	for _, pieces := range t.along {
+	for _, pieces := range t.along[k:] {
 		for _, x := range pieces {
 			if x.stride != 0 {
 				n *= x.extent

@@ -287,7 +287,7 @@ def test_replays_draw_by_the_state_in_memory(monkeypatch):
 @pytest.mark.cuda
 @pytest.mark.skipif(
     not hasattr(torch.Generator, "philox_state"),
-    reason="this torch does not tell the state of a generator in a capture",
+    reason="torch.Generator has no philox_state, which torch 2.15 has",
 )
 def test_replays_draw_what_calls_draw():
     fd, x = dropout(0.5), torch.ones(100, 77, device="cuda")
