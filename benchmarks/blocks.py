@@ -11,7 +11,6 @@ calls of torch are planned, by us and by torch.compile (counted.py tells how). W
 
 import argparse
 import importlib
-import json
 import logging
 import os
 import re
@@ -31,7 +30,7 @@ sys.path.insert(0, str(ROOT / "examples" / "blocks"))
 import counted  # noqa: E402
 from block import Block, Draw, copies  # noqa: E402
 from gpu import gpu, path  # noqa: E402
-from machine import description, provenance  # noqa: E402
+from machine import as_json, description, provenance  # noqa: E402
 
 from nvfuser_go import DataType, FusionDefinition  # noqa: E402
 
@@ -178,7 +177,7 @@ def count(chosen: list[Block], sizes: list[str], output: Path) -> None:
 def write(output: Path, result: dict) -> None:
     file = path(output, result)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.with_name(file.name + "-blocks.json").write_text(json.dumps(result, indent=1) + "\n")
+    file.with_name(file.name + "-blocks.json").write_text(as_json(result))
 
 
 def cells(row: dict, column: str, names: tuple[str, ...] = ("kernels", "us", "MiB")) -> list[str]:

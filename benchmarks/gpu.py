@@ -5,7 +5,6 @@ docs/benchmarks.md tells what is measured and how to read it.
 
 import argparse
 import gc
-import json
 import os
 import re
 import sys
@@ -21,7 +20,7 @@ from columns import AGAIN, BY_HAND, COPIES, EAGER, OURS, PEERS, columns, copies,
 from counters import counters
 from first_call import series
 from handwritten import KERNELS, Driver, Handwritten
-from machine import ROOT, description, provenance
+from machine import ROOT, as_json, description, provenance
 from programs import Program
 from report import draw, markdown, share, short_rows, shortfalls
 from row import F32, Input, Row, traffic
@@ -267,7 +266,7 @@ def main(argv: list[str]) -> int:
     def keep(result: dict) -> None:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            path(folder, result).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+            path(folder, result).with_suffix(".json").write_text(as_json(result))
 
     with tempfile.TemporaryDirectory() as scratch:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", scratch)

@@ -1,6 +1,8 @@
 """What a result says of the machine that it is from, and of what ran there."""
 
 import datetime
+import json
+import math
 import os
 import platform
 import subprocess
@@ -56,3 +58,17 @@ def provenance() -> dict:
         "version": nvfuser_go.__version__,
         "commit": commit(),
     }
+
+
+def as_json(result: dict) -> str:
+    """A result as JSON that every parser takes: what is no finite number, such as the error of a result of another
+    dtype, is the text that float() reads, as JSON has no number for it."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, dict):
+            return {name: plain(x) for name, x in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [plain(x) for x in value]
+        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+    return json.dumps(plain(result), indent=1, allow_nan=False) + "\n"

@@ -93,7 +93,7 @@ def row_shortfalls(name: str, row: dict) -> Iterator[Shortfall | str]:
         yield f"{name}: not run: {row['refused'].get(OURS, 'not measured')}"
         return
     if OURS in row["wrong"]:
-        yield f"{name}: wrong: relative error {row['columns'][OURS]['error']:.1e}"
+        yield f"{name}: wrong: relative error {float(row['columns'][OURS]['error']):.1e}"
     if not row["gate"]:
         return
     least = least_share(row)

@@ -6,7 +6,6 @@ docs/benchmarks.md tells how to read the numbers.
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -16,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from machine import ROOT, description, provenance
+from machine import ROOT, as_json, description, provenance
 from programs import Program, programs
 
 import nvfuser_go
@@ -218,7 +217,7 @@ def main() -> None:
     results = ROOT / "benchmarks" / "results"
     results.mkdir(exist_ok=True)
     stem = f"{result['date'][:10]}-{result['commit'].rstrip('+')}"
-    (results / f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n")
+    (results / f"{stem}.json").write_text(as_json(result))
     draw(result, results / f"{stem}.svg")
     print(f"\nWritten to benchmarks/results/{stem}.json")
 

@@ -24,6 +24,7 @@ import counted  # noqa: E402
 import counters  # noqa: E402
 import gpu  # noqa: E402
 import handwritten  # noqa: E402
+import machine  # noqa: E402
 import report  # noqa: E402
 import row as base  # noqa: E402
 import rows  # noqa: E402
@@ -428,6 +429,31 @@ def test_results_are_kept_after_each_part(full, tmp_path, monkeypatch, capsys):
     assert any(x.startswith("bad, clean: share of a copy") for x in result["short"])
     assert gpu.main(["--output", str(tmp_path), "--only", "host"]) == 0
     assert f"Written to {kept}" in capsys.readouterr().out
+
+
+def strict(text):
+    """What a parser takes that knows only the numbers of JSON."""
+
+    def refuse(token):
+        raise ValueError(f"{token} is no number of JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+@pytest.mark.parametrize("kept", sorted((BENCHMARKS / "results").glob("*.json")), ids=lambda path: path.name)
+def test_kept_results_are_strict_json(kept):
+    assert strict(kept.read_text())["commit"]
+
+
+def test_an_error_that_is_no_number_is_written_as_text():
+    row = measured(ours=100.0)
+    row["columns"][columns.OURS]["error"] = math.inf
+    row["wrong"] = [columns.OURS]
+    kept = strict(machine.as_json({"rows": {"r": row}, "spread": (math.nan, -math.inf, 1.5)}))
+    assert kept["spread"] == ["nan", "-inf", 1.5]
+    assert kept["rows"]["r"]["columns"][columns.OURS]["error"] == "inf"
+    for written in (row, kept["rows"]["r"]):
+        assert short(rows={"r": written}) == ["r: wrong: relative error inf"]
 
 
 STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
