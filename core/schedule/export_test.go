@@ -32,10 +32,14 @@ func Interpret(s *Scheduled, inputs, want []*core.Array) (result string, err err
 	} else if err != nil {
 		return "", err
 	}
-	if err := execute(m, inputs, want); err != errPromise {
+	switch err := execute(m, inputs, want); err {
+	case errPromise:
+		return "refused: promise", nil
+	case errEmpty:
+		return "refused: empty loop", nil
+	default:
 		return "right", err
 	}
-	return "refused: promise", nil
 }
 
 // History returns the transforms of v.

@@ -332,6 +332,17 @@ func (c *context) constant(t *core.Transform) int64 {
 	return n
 }
 
+// quotient and remainder have a value where n is 0: no element is there, which a
+// test says.
+func quotient(x, n int64) int64 {
+	if n == 0 {
+		return 0
+	}
+	return x / n
+}
+
+func remainder(x, n int64) int64 { return x - quotient(x, n)*n }
+
 // backwards gives the inputs of a transform from its outputs.
 func (c *context) backwards(id core.TransformID, o []expression) []expression {
 	t := c.p.m.f.Transform(id)
@@ -341,9 +352,12 @@ func (c *context) backwards(id core.TransformID, o []expression) []expression {
 		return []expression{func(l []int64) int64 { return o[0](l)*n + o[1](l) }}
 	case core.Merge:
 		n := c.p.extent(t.In[1])
-		return []expression{func(l []int64) int64 { return o[0](l) / n }, func(l []int64) int64 { return o[0](l) % n }}
+		return []expression{func(l []int64) int64 { return quotient(o[0](l), n) }, func(l []int64) int64 { return remainder(o[0](l), n) }}
 	}
 	n := c.constant(t)
+	if c.p.extent(t.Out[0]) == 1 { // the one element, wherever the loops lead
+		return []expression{func([]int64) int64 { return -n }}
+	}
 	return []expression{func(l []int64) int64 { return o[0](l) - n }}
 }
 
@@ -352,7 +366,7 @@ func (c *context) forwards(id core.TransformID, i []expression) []expression {
 	switch t.Kind {
 	case core.Split:
 		n := c.p.extent(t.Out[1])
-		return []expression{func(l []int64) int64 { return i[0](l) / n }, func(l []int64) int64 { return i[0](l) % n }}
+		return []expression{func(l []int64) int64 { return quotient(i[0](l), n) }, func(l []int64) int64 { return remainder(i[0](l), n) }}
 	case core.Merge:
 		n := c.p.extent(t.In[1])
 		return []expression{func(l []int64) int64 { return i[0](l)*n + i[1](l) }}
@@ -399,57 +413,133 @@ func (c *context) isPromotedStorage(axes []core.AxisID) bool {
 	})
 }
 
-// address returns where v, an operand or the result, is accessed.
-func (c *context) address(v core.ValID, extra []core.TransformID, what string) []coordinate {
-	return c.addressFrom(c.start, v, c.p.storage[v].axes, extra, what)
+// address returns where v, the result, is written.
+func (c *context) address(v core.ValID) []coordinate {
+	return c.coordinates(v, c.elements(c.start, c.p.storage[v].axes, c.resizes(c.v), "write of "+c.p.s.name(v)))
 }
 
-func (c *context) addressFrom(start map[core.AxisID]expression, v core.ValID, axes []core.AxisID, extra []core.TransformID, what string) []coordinate {
-	own := slices.Concat(c.resizes(c.v), extra)
-	index := c.index(axes, own, what+" of "+c.p.s.name(v), start)
-	at := make([]coordinate, len(axes))
-	for i := range axes {
-		at[i] = coordinate{index[i], c.p.extent(c.p.storage[v].axes[i])}
+// elements is index for a point that has an element: along an axis of one element
+// the index is 0, wherever the loops lead.
+func (c *context) elements(start map[core.AxisID]expression, axes []core.AxisID, own []core.TransformID, what string) []expression {
+	isOne := func(a core.AxisID) bool { return c.p.extent(a) == 1 }
+	values := c.index(slices.DeleteFunc(slices.Clone(axes), isOne), own, what, start)
+	out := make([]expression, len(axes))
+	for i, a := range axes {
+		if out[i] = zeroIndex; !isOne(a) {
+			out[i], values = values[0], values[1:]
+		}
+	}
+	return out
+}
+
+func (c *context) coordinates(v core.ValID, index []expression) []coordinate {
+	at := make([]coordinate, len(index))
+	for i, a := range c.p.storage[v].axes {
+		at[i] = coordinate{index[i], c.p.extent(a)}
 	}
 	return at
 }
 
-// operand returns where operand k of the statement is read. A promoted loop may
-// carry an axis that the statement iterates itself: then it goes by its root
-// indices and its own loops, if that finds a way.
-func (c *context) operand(id core.ExprID, k int, q core.ValID) []coordinate {
+// operand returns where operand k of the statement is read, and the tests that it
+// is stored there. A promoted loop may carry an axis that a reduction iterates
+// itself: then it goes by its root indices and its own loops, if that finds a way.
+func (c *context) operand(id core.ExprID, k int, q core.ValID) (at []coordinate, stored []test) {
 	p := c.p
-	axes := slices.Clone(p.storage[q].axes)
-	if p.s.isInput(q) && !p.m.throughInputs {
-		for i, a := range axes {
-			for _, pair := range mapAxes(p.s.f, id, k, 0) {
-				if pair.producer == a && !p.isBroadcast(a) {
-					axes[i] = pair.consumer
-				}
+	index := c.sharedIndices(q)
+	var axes []core.AxisID // whose index is not known
+	for i, a := range p.storage[q].axes {
+		if index[i] == nil {
+			axes = append(axes, c.read(id, k, q, a))
+		}
+	}
+	own := c.resizes(c.v)
+	if p.handSet(q) {
+		own = slices.Concat(own, c.resizes(q))
+	}
+	from := func(start map[core.AxisID]expression) {
+		found := c.elements(start, axes, own, "read of "+p.s.name(q))
+		if p.storage[q].promoted {
+			stored = c.storedTests(start, axes, own)
+		}
+		for i := range index {
+			if index[i] == nil {
+				index[i], found = found[0], found[1:]
 			}
 		}
 	}
-	var extra []core.TransformID
-	if p.handSet(q) {
-		extra = c.resizes(q)
+	byRoot := len(c.aliens) > 0 && p.s.f.Expr(id).Op.Class == core.Reduction
+	if !byRoot || !attempt(func() { from(c.rootStart()) }) {
+		from(c.start)
 	}
-	if len(c.aliens) > 0 {
-		if at := c.byRoot(q, axes, extra); at != nil {
-			return at
-		}
-	}
-	return c.addressFrom(c.start, q, axes, extra, "read")
+	return c.coordinates(q, index), stored
 }
 
-func (c *context) byRoot(q core.ValID, axes []core.AxisID, extra []core.TransformID) (at []coordinate) {
+// read returns the axis that leads to the index along a, of the storage of operand k.
+func (c *context) read(id core.ExprID, k int, q core.ValID, a core.AxisID) core.AxisID {
+	p := c.p
+	if p.s.isInput(q) && !p.m.throughInputs && !p.isBroadcast(a) {
+		for _, pair := range mapAxes(p.s.f, id, k, 0) {
+			if pair.producer == a {
+				return pair.consumer
+			}
+		}
+	}
+	return a
+}
+
+// sharedIndices returns the indices along axes of q's storage that are the values of
+// loops: of those that the statement shares with q; and, along a promoted loop of q,
+// of the statement's own one of that class. Its root indices would lead to the same
+// element, but to where it lies in another iteration of the shared loops.
+func (c *context) sharedIndices(q core.ValID) []expression {
+	st := c.p.storage[q]
+	index := make([]expression, len(st.axes))
+	for i, a := range st.shared {
+		switch class := c.p.m.AlmostExact(st.axes[i]); {
+		case c.p.extent(st.axes[i]) == 1:
+			index[i] = zeroIndex
+		case a != core.NoAxis:
+			index[i] = c.p.variable(a)
+		case st.alien[i] && c.alien[class]:
+			index[i] = c.start[class]
+		}
+	}
+	return index
+}
+
+// storedTests returns the tests that indices along axes, which are found from
+// start, are in range: what is stored as promoted loops run has an element for
+// each of their iterations, and loops that are split further may run past the
+// last one, at points that are in range along the axes of the statement.
+func (c *context) storedTests(start map[core.AxisID]expression, axes []core.AxisID, own []core.TransformID) []test {
+	axes = slices.DeleteFunc(slices.Clone(axes), c.p.isBroadcast)
+	start = maps.Clone(start)
+	steps, _ := c.path(start, c.classes(axes), own) // as for the address, which was found
+	w := c.unsafeWalk(steps)
+	for _, a := range axes {
+		if w.unsafe[c.p.m.AlmostExact(a)] {
+			w.check(a)
+		}
+	}
+	return w.tests(c.walk(start, steps))
+}
+
+// attempt reports whether f finds its indices.
+func attempt(f func()) (reached bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			if _, ok := r.(unreachable); !ok {
 				panic(r)
 			}
-			at = nil
+			reached = false
 		}
 	}()
+	f()
+	return true
+}
+
+// rootStart returns the indices of the statement's root axes and of its own loops.
+func (c *context) rootStart() map[core.AxisID]expression {
 	p := c.p
 	start := map[core.AxisID]expression{}
 	root := slices.DeleteFunc(slices.Clone(p.s.f.Val(c.v).Domain.Root), p.isBroadcast)
@@ -461,5 +551,5 @@ func (c *context) byRoot(q core.ValID, axes []core.AxisID, extra []core.Transfor
 			start[class] = p.variable(a)
 		}
 	}
-	return c.addressFrom(start, q, axes, extra, "read")
+	return start
 }

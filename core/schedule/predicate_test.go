@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
 )
 
 // tests returns the conditions under which the statement of c runs: its indices
@@ -32,24 +33,19 @@ func (c *context) tests() []test {
 	if !ok {
 		panic(unreachable{"predicate of " + p.s.name(v), false})
 	}
-	w := &unsafeWalk{context: c, unsafe: map[core.AxisID]bool{}, below: map[core.AxisID]int64{}, notNegative: map[core.AxisID]bool{}}
-	for _, x := range steps {
-		w.step(x)
-	}
+	w := c.unsafeWalk(steps)
 	for _, a := range domain {
 		if w.unsafe[p.m.AlmostExact(a)] {
 			w.check(a)
 		}
 	}
-	value := c.walk(start, steps)
-	var tests []test
-	for _, class := range slices.Sorted(maps.Keys(w.below)) {
-		tests = append(tests, test{value[class], max(w.below[class], 1)})
+	tests := slices.Concat(w.tests(c.walk(start, steps)), once)
+	for _, a := range d.Logical { // none are shown of a broadcast that is expanded to nothing
+		if e := p.m.f.Axis(a).Expanded; e != scalar.None && p.sizeOf(e) == 0 {
+			tests = append(tests, test{zeroIndex, inRange, 0})
+		}
 	}
-	for _, class := range slices.Sorted(maps.Keys(w.notNegative)) {
-		tests = append(tests, test{value[class], 0})
-	}
-	return append(tests, once...)
+	return tests
 }
 
 // An unsafeWalk follows the classes whose index may reach its extent.
@@ -60,6 +56,27 @@ type unsafeWalk struct {
 	notNegative map[core.AxisID]bool
 }
 
+// unsafeWalk returns what is found along steps.
+func (c *context) unsafeWalk(steps []step) *unsafeWalk {
+	w := &unsafeWalk{context: c, unsafe: map[core.AxisID]bool{}, below: map[core.AxisID]int64{}, notNegative: map[core.AxisID]bool{}}
+	for _, x := range steps {
+		w.step(x)
+	}
+	return w
+}
+
+// tests returns those that were found, of the values of classes.
+func (w *unsafeWalk) tests(value map[core.AxisID]expression) []test {
+	var tests []test
+	for _, class := range slices.Sorted(maps.Keys(w.below)) {
+		tests = append(tests, test{value[class], inRange, w.below[class]})
+	}
+	for _, class := range slices.Sorted(maps.Keys(w.notNegative)) {
+		tests = append(tests, test{value[class], notNegative, 0})
+	}
+	return tests
+}
+
 func (w *unsafeWalk) check(a core.AxisID) { w.below[w.p.m.AlmostExact(a)] = w.p.extent(a) }
 
 func (w *unsafeWalk) divisible(t *core.Transform) bool {
@@ -68,6 +85,12 @@ func (w *unsafeWalk) divisible(t *core.Transform) bool {
 
 func (w *unsafeWalk) step(x step) {
 	t, in, out := w.p.m.f.Transform(x.id), w.in(x.id), w.out(x.id)
+	switch { // what an axis of no element is merged into has none, but whole splits of it have iterations
+	case t.Kind == core.Merge && !x.forward && w.p.extent(t.In[1]) == 0:
+		w.check(t.Out[0])
+	case t.Kind == core.Split && x.forward && w.p.extent(t.Out[1]) == 0:
+		w.check(t.In[0])
+	}
 	switch {
 	case t.Kind == core.Split && !x.forward:
 		if w.unsafe[out[1]] {
@@ -121,7 +144,7 @@ func (c *context) onceAtPromoted() []test {
 	}
 	var tests []test
 	for _, e := range foreign {
-		tests = append(tests, test{e, -1})
+		tests = append(tests, test{e, isFirst, 0})
 	}
 	return tests
 }
@@ -195,7 +218,7 @@ func (c *context) onceAround(id core.ExprID) []test {
 	var tests []test
 	for _, class := range nest[first:] {
 		if !slices.ContainsFunc(loop, func(a core.AxisID) bool { return p.m.LoopClass(a) == class }) {
-			tests = append(tests, test{func(l []int64) int64 { return l[class] }, -1})
+			tests = append(tests, test{func(l []int64) int64 { return l[class] }, isFirst, 0})
 		}
 	}
 	return tests

@@ -28,11 +28,6 @@ func interpreted(p *schedulefuzz.Program) (string, error) {
 	if p == nil {
 		return "empty", nil
 	}
-	for _, in := range p.Inputs {
-		if in.Array.Len() == 0 { // lowering refuses an output in an empty loop of a reader
-			return "no elements", nil
-		}
-	}
 	arrays, scalars, _ := fusionfuzz.Arguments(p.Inputs)
 	want, err := p.Fusion.Eval(arrays, scalars, core.RandomState{})
 	if err != nil {

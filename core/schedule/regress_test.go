@@ -348,3 +348,140 @@ output %6
 	steps(t, apart.InlineMost(nil, nil)) // two loops, of which each tensor has its own
 	requireEval(t, apart)
 }
+
+// What is stored as promoted loops run has an element for each of their iterations.
+// Loops of a reader that are split further run past the last of them, at points that
+// are in range along its own axes.
+func TestSplitsOfPromotedLoopsOfReaders(t *testing.T) {
+	for _, c := range []struct{ name, text, script string }{
+		{"of a copy", `%0 = tensor i64 [4, 1] contiguity=[yes, none]
+%1 = tensor i64 [33, 4, 1] contiguity=[yes, yes, none]
+%2 = broadcast %0 is_broadcast_dim=[true, false, false]
+%3 = mul %2, %1
+output %3
+`, `tv4 = tv2.cache_before()
+tv2.merge(0, 1)
+tv2.split(0, 5, False)
+tv2.split(1, 3)
+tv2.reorder({0: 3})
+tv2.merge(2, 3)
+transform_like(tv2, [tv0, tv4, tv1, tv3])
+tv2.split(2, 4)
+inline_at(tv2, 2, False, [tv2])
+inline_at(tv4, 1, False, [tv4])
+`},
+		{"whole, of a sum", `%0 = tensor i64 [2, 8] contiguity=[yes, yes]
+%1 = tensor i64 [1] contiguity=[none]
+%2 = sum %0 dims=[0] keepdim=false dtype=i64
+%3 = broadcast %2 is_broadcast_dim=[true, false]
+%4 = mul %0, %3
+%5 = set %4
+%6 = sub %1, %2
+output %5
+output %6
+`, `tv5.merge(0, 1)
+tv5.split_whole(0, 16)
+transform_like(tv5, [tv0, tv2, tv3, tv4, tv1, tv6])
+inline_at(tv5, 1, True)
+tv6.split_whole(1, 18)
+`},
+		{"of what is computed again", `%0 = tensor i64 [5, 3] contiguity=[yes, yes]
+%1 = tensor i64 [5, 6, 3] contiguity=[yes, yes, yes]
+%2 = broadcast %0 is_broadcast_dim=[false, true, false]
+%3 = mul %1, %2
+output %3
+`, `tv4 = tv2.cache_after(set, unspecified, True, [tv3])
+tv5 = tv2.recompute()
+tv6 = tv4.recompute([tv3])
+tv3.split_whole(1, 7)
+tv3.merge(2, 3)
+transform_like(tv3, [tv0, tv5, tv6, tv1])
+tv6.split(2, 2)
+inline_most()
+`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := parsed(t, c.text)
+			require.NoError(t, s.Run(done[Script](t)(ParseScript(c.script))))
+			requireEval(t, s)
+		})
+	}
+}
+
+// What is cut to one element is that wherever loops of readers lead, which may pass it.
+func TestOneElementInAPromotedLoop(t *testing.T) {
+	s := parsed(t, `%0 = tensor i64 [6] contiguity=[yes]
+%1 = tensor i64 [1, 33] contiguity=[none, yes]
+%2 = neg %0
+%3 = pad %2 pad_widths=[-3, -2] value=7:i64
+%4 = broadcast %3 is_broadcast_dim=[false, true]
+%5 = sub %4, %1
+%6 = add %4, 2:i64
+output %5
+output %6
+`)
+	require.NoError(t, s.Run(done[Script](t)(ParseScript("tv5.merge(0, 1)\ntv5.split_whole(0, 34)\ntransform_like(tv5, [tv0, tv2, tv3, tv4, tv6])\ninline_most()\n"))))
+	requireEval(t, s)
+}
+
+// A loop is written out for all tensors in it, also if one alone says so, and what is
+// reduced again and again in it then has no element for each iteration.
+func TestLoopThatAnotherTensorUnrolls(t *testing.T) {
+	for unroll, want := range map[string]string{"": "right", "tv8.parallelize(0, unroll)\n": "refused: storage"} {
+		s := parsed(t, `%0 = tensor i64 [5] contiguity=[yes]
+%1 = tensor i64 [4, 5] contiguity=[yes, yes]
+%2 = broadcast %0 is_broadcast_dim=[true, false]
+%3 = mul %2, %1
+%4 = max %1 dims=[1] keepdim=false dtype=null
+%5 = broadcast %4 is_broadcast_dim=[false, true]
+%6 = add %5, %1
+output %3
+output %6
+`)
+		script := `tv7 = tv1.cache_after()
+tv8 = tv7.recompute([tv3, tv6])
+tv3.merge(0, 1)
+tv3.split(0, 4)
+transform_like(tv3, [tv0, tv2, tv1, tv8, tv7, tv4, tv5, tv6])
+` + unroll + `inline_at(tv5, 2, False, [tv5])
+inline_at(tv4, 2, False, [tv4])
+inline_at(tv8, 2, False, [tv8])
+inline_at(tv7, 1, False, [tv7])
+inline_at(tv2, 1, False, [tv2])
+`
+		require.NoError(t, s.Run(done[Script](t)(ParseScript(script))))
+		x, y := core.NewArray(s.f.Val(tv(s, 0)).DType, []int64{5}), core.NewArray(s.f.Val(tv(s, 1)).DType, []int64{4, 5})
+		for i := range y.I {
+			y.I[i] = int64(i * i % 7)
+		}
+		values := done[[]*core.Array](t)(s.f.Eval([]*core.Array{x, y}, make([]scalar.Value, 2), core.RandomState{}))
+		result, err := Interpret(s, []*core.Array{x, y}, values)
+		require.NoError(t, err)
+		require.Equal(t, want, result)
+	}
+}
+
+// What is needed after a loop of a reader is not computed in it if that loop has no
+// iteration; whole splits of nothing have iterations without an element.
+func TestLoopsOverNothing(t *testing.T) {
+	s := parsed(t, `%0 = tensor i64 [1, 7] contiguity=[none, yes]
+%1 = reshape %0 new_shape=[1, 7]
+%2 = expand %1 shape=[0, 7]
+%3 = sum %2 dims=[0, 1] keepdim=false dtype=i64
+output %1
+output %3
+`)
+	requireEval(t, s)
+	require.NoError(t, s.InlineMost(nil, nil))
+	x := core.NewArray(s.f.Val(tv(s, 0)).DType, []int64{1, 7})
+	want := done[[]*core.Array](t)(s.f.Eval([]*core.Array{x}, make([]scalar.Value, 1), core.RandomState{}))
+	result, err := Interpret(s, []*core.Array{x}, want)
+	require.NoError(t, err)
+	require.Equal(t, "refused: empty loop", result)
+
+	for _, script := range []string{"tv2.split_whole(0, 3)\n", "tv2.merge(0, 1)\ntv2.split_whole(0, 9)\n", "tv2.merge(1, 0)\ntv2.split_whole(0, 9)\n"} {
+		s = parsed(t, "%0 = tensor i64 [0, 7] contiguity=[yes, yes]\n%1 = neg %0\n%2 = neg %1\noutput %2\n")
+		require.NoError(t, s.Run(done[Script](t)(ParseScript(script+"transform_like(tv2, [tv0, tv1])\ninline_most()\n"))))
+		requireEval(t, s)
+	}
+}
