@@ -229,8 +229,8 @@ class Chain:
     def add_view(self, sources: list[Value], fused: str, plain: str) -> Value:
         """Adds a value whose elements are those of the sources, or constants."""
 
-        def error(_wide, _unit):
-            return eval(plain, {**WIDE, **{v.x: v.error for v in sources}})
+        def error(_wide, _unit):  # positions are what they are
+            return eval(plain, {**WIDE, **{v.x: v.error if v.real else v.own for v in sources}})
 
         return self.add(sources, fused, plain, error)
 

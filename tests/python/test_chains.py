@@ -29,6 +29,7 @@ def test_chains(simulate: bool, first: int) -> None:
         (21050, MOST // 10),  # and one in two dimensions
         (40773, MOST // 10),  # a view was none when its operand had been stored
         (1158, MOST // 10),  # a slice of an expanded dimension was squeezed, which has one element at run time
+        (510017443, MOST // 10),  # what is taken was allowed the error of another element
     ],
 )
 @pytest.mark.parametrize("simulate", [False, True], ids=["cpu", "simulated"])
