@@ -57,7 +57,12 @@ var SumOp = def(reduction("sum", AcceptAll, accumulated, func() Op { return AddO
 var ProdOp = def(reduction("prod", AcceptAll, accumulated, func() Op { return MulOp.Op() }, number(1),
 	"torch.movedim(arg, dims, tuple(range(-len(dims), 0))).flatten(-len(dims)).prod(-1, dtype=dtype)",
 	"torch.movedim(arg, dims, tuple(range(-len(dims), 0))).flatten(-len(dims)).prod(-1)",
-	"The product of the elements of arg along dims."+accumulationDoc))
+	"The product of the elements of arg along dims."+partialProductsDoc+accumulationDoc))
+
+// partialProductsDoc: on an H200 torch.cumprod gives NaN in the second half of rows of 1e30 followed by as many 1e-30
+// whatever their length, torch.prod in rows of 128 and 1000. The order of a kernel's products decides.
+const partialProductsDoc = " Where products of some of the elements leave the range of the type in which they are combined, " +
+	"a kernel may give inf, 0 or NaN for what is in range as a whole, as torch's do: cast to Double where that may be."
 
 var MaxOp = def(reduction("max", AcceptReal, nil, func() Op { return MaximumOp.Op() }, least,
 	"torch.amax(arg, dims)", "rows.extreme(torch.amax, arg, dims, True, device)",

@@ -51,7 +51,7 @@ var CumsumOp = def(scan("cumsum", AcceptAll, accumulated, func() Op { return Add
 
 var CumprodOp = def(scan("cumprod", AcceptAll, accumulated, func() Op { return MulOp.Op() }, number(1),
 	"torch.cumprod(arg, dim) if init is None else torch.cumprod(arg, dim) * init", "rows.scan(torch.cumprod, torch.mul, arg, dim, init, device)",
-	"The products of the elements of arg up to and including each position along dim."+scanAccumulationDoc))
+	"The products of the elements of arg up to and including each position along dim."+partialProductsDoc+scanAccumulationDoc))
 
 var CummaxOp = def(scan("cummax", AcceptReal, nil, func() Op { return MaximumOp.Op() }, least,
 	"torch.cummax(arg, dim).values if init is None else torch.maximum(torch.cummax(arg, dim).values, torch.tensor(init, dtype=arg.dtype))",

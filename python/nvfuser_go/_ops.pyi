@@ -215,10 +215,12 @@ def cummin(arg: TensorView, dim: int, init: _Number | None = ...) -> TensorView:
     kernels in parts, and in Float where they are Float or narrower."""
 
 def cumprod(arg: TensorView, dim: int, init: _Number | None = ...) -> TensorView:
-    """The products of the elements of arg up to and including each position along dim. Integers and bools give Int
-    (UInt64 stays); floating-point and complex types are kept. init, if given, is combined before the first element; it
-    is converted to the type of the result. Elements are combined in float64, int64, uint64 or complex128, and each
-    result is rounded once; by GPU kernels in parts, and in Float where they are Float or narrower."""
+    """The products of the elements of arg up to and including each position along dim. Where products of some of the
+    elements leave the range of the type in which they are combined, a kernel may give inf, 0 or NaN for what is in
+    range as a whole, as torch's do: cast to Double where that may be. Integers and bools give Int (UInt64 stays);
+    floating-point and complex types are kept. init, if given, is combined before the first element; it is converted to
+    the type of the result. Elements are combined in float64, int64, uint64 or complex128, and each result is rounded
+    once; by GPU kernels in parts, and in Float where they are Float or narrower."""
 
 def cumsum(arg: TensorView, dim: int, init: _Number | None = ...) -> TensorView:
     """The sums of the elements of arg up to and including each position along dim. Integers and bools give Int
@@ -618,11 +620,13 @@ def pow(x: _Number, y: _Number) -> Scalar:
 def pow(x: _Operand, y: _Operand) -> TensorView: ...
 @overload
 def prod(arg: TensorView, dtype: DataType = ...) -> TensorView:
-    """The product of the elements of arg along dims. dtype is the type that arg is converted to first, and that of
-    the result; left out, it is that of arg, but Int for integers and bools (UInt64 stays). Without dim or dims all
-    dimensions are reduced; an empty list of dims reduces none. keepdim=True keeps a reduced dimension with size 1. An
-    element that nothing is folded into is the identity of the fold. Elements are folded in float64, int64, uint64 or
-    complex128 and rounded once; by GPU kernels in parts, and in Float where they are Float or narrower."""
+    """The product of the elements of arg along dims. Where products of some of the elements leave the range of the
+    type in which they are combined, a kernel may give inf, 0 or NaN for what is in range as a whole, as torch's do:
+    cast to Double where that may be. dtype is the type that arg is converted to first, and that of the result; left
+    out, it is that of arg, but Int for integers and bools (UInt64 stays). Without dim or dims all dimensions are
+    reduced; an empty list of dims reduces none. keepdim=True keeps a reduced dimension with size 1. An element that
+    nothing is folded into is the identity of the fold. Elements are folded in float64, int64, uint64 or complex128 and
+    rounded once; by GPU kernels in parts, and in Float where they are Float or narrower."""
 
 @overload
 def prod(arg: TensorView, dim: int, keepdim: bool = ..., dtype: DataType = ...) -> TensorView: ...

@@ -96,6 +96,19 @@ def test_prefix_sums_of_integers(dtype: torch.dtype) -> None:
     agree(lambda fd, x: (fd.ops.cumsum(x, 1), fd.ops.sum(x, 0)), lambda x: (x.cumsum(1), x.sum(0)), x)
 
 
+@pytest.mark.parametrize("simulated", [False, True])
+def test_products_in_double_of_what_leaves_the_range_of_float(simulated: bool) -> None:
+    x = torch.tensor([1e30, 1e-30], dtype=torch.float32).repeat_interleave(8).expand(3, 16).clone()
+    with FusionDefinition() as fd:
+        wide = fd.ops.cast(fd.from_pytorch(x), dtype=D.Double)
+        for y in (fd.ops.prod(wide, 1), fd.ops.cumprod(wide, 1)):
+            fd.add_output(fd.ops.cast(y, dtype=D.Float))
+    got = fd.execute([x], _enable_options=["simulate"] if simulated else [])
+    want = x.double().prod(1).float(), x.double().cumprod(1).float()
+    assert got[0].isfinite().all() and got[1].isinf().sum() == 3 * 13
+    torch.testing.assert_close(got, list(want))
+
+
 @pytest.mark.report("D32")
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("name", ["floor", "ceil", "round", "trunc"])
