@@ -621,9 +621,9 @@ def failure(chain: Chain, outputs: list[tuple[int, bool]], run: Run) -> str | No
     return None
 
 
-def check(seed: int, run: Run, most: int = MOST, options: str = "") -> str | None:
+def check(seed: int, run: Run, most: int = MOST, options: str = "", kind: type[Chain] = Chain) -> str | None:
     """None, or what is wrong with the program of a seed, as few outputs of it as show it, and as early ones."""
-    chain = Chain(seed, most)
+    chain = kind(seed, most)
     wrong, outputs = failure(chain, chain.outputs, run), chain.outputs
     if wrong is None:
         return None

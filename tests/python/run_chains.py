@@ -1,6 +1,7 @@
 """Runs random chains of operations (chains.py) on the CPU, by simulated kernels, or on a device, in many processes.
 
-python tests/python/run_chains.py [--programs N] [--seed S] [--simulate | --device cuda] [--processes P] [--only SEED]
+python tests/python/run_chains.py [--programs N] [--seed S] [--simulate | --device cuda] [--processes P]
+    [--indexed] [--only SEED]
 """
 
 import argparse
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import torch
 from chains import MOST, Chain, Run, check
+from chains_indexed import Indexed
 
 
 def runner(simulate: bool, device: str | None) -> tuple[Run, str]:
@@ -28,12 +30,16 @@ def runner(simulate: bool, device: str | None) -> tuple[Run, str]:
     return lambda fd, inputs: [x.cpu() for x in fd.execute([put(x) for x in inputs], device=device)], ""
 
 
+def kind_of(arguments: argparse.Namespace) -> type[Chain]:
+    return Indexed if arguments.indexed else Chain
+
+
 def worker(arguments: argparse.Namespace) -> int:
     """Runs the programs that standard input names, a line each, and answers with what is wrong with them."""
     torch.set_num_threads(1)
     run, options = runner(arguments.simulate, arguments.device)
     for line in sys.stdin:
-        wrong = check(int(line), run, arguments.most, options)
+        wrong = check(int(line), run, arguments.most, options, kind_of(arguments))
         sys.stdout.write(f"{wrong or ''}\0")
         sys.stdout.flush()
     return 0
@@ -78,6 +84,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first program; the others follow it")
     parser.add_argument("--simulate", action="store_true", help="kernels in the simulator")
     parser.add_argument("--device", help="kernels on this device, such as cuda")
+    parser.add_argument("--indexed", action="store_true", help="lookups, scans and sorts among the operations")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument(
         "--most", type=int, help=f"elements of a tensor (default: {MOST}, a tenth of it with --simulate)"
@@ -91,10 +98,10 @@ def main() -> int:
     if arguments.worker:
         return worker(arguments)
     if arguments.only is not None:
-        chain = Chain(arguments.only, arguments.most)
+        chain = kind_of(arguments)(arguments.only, arguments.most)
         run, options = runner(arguments.simulate, arguments.device)
         print(chain.script(chain.outputs, options), flush=True)
-        wrong = check(arguments.only, run, arguments.most, options)
+        wrong = check(arguments.only, run, arguments.most, options, kind_of(arguments))
         print(wrong or "passed")
         return 1 if wrong else 0
     began, seeds, lock = (

@@ -5,6 +5,7 @@ import pytest
 import run_chains
 import torch
 from chains import MOST, STEPS, Chain, check, problem
+from chains_indexed import INDEXED, Indexed, scattered
 from run_chains import runner
 
 PROGRAMS, PART = 1500, 250
@@ -17,6 +18,16 @@ def test_chains(simulate: bool, first: int) -> None:
     run, options = runner(simulate, None)
     for seed in range(first, first + PART):
         wrong = check(seed, run, MOST // 10 if simulate else MOST, options)
+        assert wrong is None, wrong
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("first", range(0, PROGRAMS // 2, PART))
+@pytest.mark.parametrize("simulate", [False, True], ids=["cpu", "simulated"])
+def test_chains_with_lookups_and_scans(simulate: bool, first: int) -> None:
+    run, options = runner(simulate, None)
+    for seed in range(first, first + PART):
+        wrong = check(seed, run, MOST // 10 if simulate else MOST, options, Indexed)
         assert wrong is None, wrong
 
 
@@ -46,14 +57,28 @@ def test_every_kind_of_step_is_drawn() -> None:
     assert len(ops) >= len(STEPS)
 
 
-def test_a_wrong_result_is_found_and_printed_as_a_script(capsys: pytest.CaptureFixture) -> None:
+def test_every_kind_of_lookup_and_scan_is_drawn() -> None:
+    ops = {v.fused.split("(")[0].removeprefix("ops.") for seed in range(300) for v in Indexed(seed).values}
+    assert ops >= {"gather", "scatter", "index_select", "embedding_fwd", "select", "triu", "index_put_accumulate"}
+    assert ops >= {"cumsum", "cumprod", "cummax", "cummin", "argsort", "topk", "min", "prod", "pad", "take_along_axis"}
+    assert len(ops) >= len(set(STEPS)) + len(set(INDEXED))
+
+
+def test_of_several_writes_the_last_is_wanted() -> None:
+    x, index = torch.zeros(4), torch.tensor([1, -1, 1, 4, 3, 1])
+    assert scattered(x, index, torch.arange(6.0), 0).tolist() == [0, 5, 0, 4]
+    assert scattered(x, index, 7, 0).tolist() == [0, 7, 0, 7]
+
+
+@pytest.mark.parametrize("kind", [Chain, Indexed])
+def test_a_wrong_result_is_found_and_printed_as_a_script(kind: type[Chain], capsys: pytest.CaptureFixture) -> None:
     run, _ = runner(False, None)
 
     def wrong(fd, inputs):
         got = run(fd, inputs)
         return [x if x.numel() == 0 or x.dtype is not torch.float32 else x * (1 + 1e-6) + 1e-6 for x in got]
 
-    found = [text for seed in range(40) if (text := check(seed, wrong))]
+    found = [text for seed in range(40) if (text := check(seed, wrong, kind=kind))]
     assert len(found) > 5
     for text in found:
         script = text.split("\n\n", 1)[1]
