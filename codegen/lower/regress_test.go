@@ -557,6 +557,16 @@ tv3.parallelize(1, block_x)
 tv1.set_allocation_domain([tv1.logical[0], tv1.logical[1]], True)
 tv6.circular_buffer(3, 1)
 `},
+	// A copy under way is waited for before the next one to its place, also if nothing reads it.
+	{"asynchronous copies that nothing reads", `%0 = tensor i32 [7, 5, 1] contiguity=[yes, yes, none]
+%1 = tensor i32 [7, 17, 8] contiguity=[yes, yes, yes]
+%2 = tensor i32 [7, 16, 0] contiguity=[yes, yes, yes]
+%3 = scatter %2, %0, %1 dim=2
+output %3
+`, [][]int64{{7, 5, 1}, {7, 17, 8}, {7, 16, 0}}, `tv4 = tv1.cache_after(cp_async)
+tv4.set_memory_type(shared)
+inline_at(tv4, 1, False, [tv4])
+`},
 }
 
 func TestRegressions(t *testing.T) {

@@ -342,7 +342,7 @@ func (p *plan) conflict(e *entry, y *access, here footprint) *conflict {
 		return nil
 	}
 	global := p.k.Buffers[x.buffer].Space == kir.Global
-	if (global || p.k.Buffers[x.buffer].Distinct) && x.way == written && x == y {
+	if (global || p.k.Buffers[x.buffer].Distinct) && x.way == written && x == y && e.flight == landed { // a copy that nothing read was not waited for
 		return nil
 	}
 	if same && p.k.Buffers[x.buffer].Once && x.way == written && y.way == written {
