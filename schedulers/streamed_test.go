@@ -82,6 +82,22 @@ $3 = reciprocal $2 : f64
 %20 = cast %19 dtype=bf16
 output %20
 `
+	oddSums = `%0 = tensor bf16 [-1, -1] contiguity=[yes, yes]
+%1 = tensor bf16 [-1] contiguity=[yes]
+%2 = cast %0 dtype=f32
+%3 = cast %1 dtype=f32
+%4 = broadcast %3 is_broadcast_dim=[true, false]
+%5 = add %2, %4
+%6 = max %5 dims=[1] keepdim=false
+%7 = broadcast %6 is_broadcast_dim=[false, true]
+%8 = sub %5, %7
+%9 = exp %8
+%10 = sum %9 dims=[1] keepdim=false dtype=f32
+%11 = broadcast %10 is_broadcast_dim=[false, true]
+%12 = div %9, %11
+%13 = cast %12 dtype=bf16
+output %13
+`
 	elementsOf = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
 %1 = tensor i64 [-1, -1] contiguity=[yes, yes]
 %2 = gather %0, %1 dim=0
@@ -119,7 +135,9 @@ func TestStreamed(t *testing.T) {
 		{"few rows of a table", lookedUp, [][]int64{{8192, 4096}, {40}}, 16 << 20, nil},
 		{"a table of which rows are read again", lookedUp, [][]int64{{4096, 4096}, {8192}}, 16 << 20, nil},
 		{"single elements of a table", elementsOf, [][]int64{{4096, 4096}, {4096, 4096}}, 16 << 20, nil},
-		{"pairs of two odd rows", oddRows, [][]int64{{65536, 1023}, {1023}, {1023}}, 16 << 20, nil},
+		{"pairs of two odd rows", oddRows, [][]int64{{65536, 1023}, {1023}, {1023}}, 16 << 20, []int{0}},
+		{"pairs of two odd rows that a row is added to", oddSums, [][]int64{{65536, 1023}, {1023}}, 16 << 20, nil},
+		{"even rows that a row is added to", oddSums, [][]int64{{65536, 1024}, {1024}}, 16 << 20, []int{0}},
 		{"even rows", oddRows, [][]int64{{65536, 1024}, {1024}, {1024}}, 16 << 20, []int{0}},
 		{"an expanded input", expanded, [][]int64{{4096, 4096}, {4096, 4096}}, 1, nil},
 		{"a sum", reduction, [][]int64{{300, 1000}}, 1, nil},

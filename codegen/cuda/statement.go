@@ -235,6 +235,9 @@ func (p *printer) statement(s kir.Statement) {
 			p.need("opaque")
 			p.line("opaque(%s);", p.buffers[s.Buffer])
 		}
+	case kir.UnderWay:
+		p.need("underWay")
+		p.line("underWay(%s);", p.buffers[s.Buffer])
 	case kir.AsyncCommit:
 		p.need("commitAsync")
 		p.line("commitAsync();")

@@ -328,6 +328,10 @@ type (
 	// nothing else.
 	Opaque struct{ Buffer BufferID }
 
+	// UnderWay has all loads before it under way before what follows waits for one of
+	// them. Buffer is any one in global memory. It does nothing else.
+	UnderWay struct{ Buffer BufferID }
+
 	// AsyncCommit closes the group of the thread's copies since the last one.
 	AsyncCommit struct{}
 
@@ -456,6 +460,7 @@ func (Send) statement()         {}
 func (Move) statement()         {}
 func (AsyncCopy) statement()    {}
 func (Opaque) statement()       {}
+func (UnderWay) statement()     {}
 func (AsyncCommit) statement()  {}
 func (AsyncWait) statement()    {}
 func (Expect) statement()       {}

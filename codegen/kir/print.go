@@ -184,6 +184,8 @@ func (p *printer) head(s Statement) string {
 		return text + p.cache(s.Cache, s.Last)
 	case Opaque:
 		return "opaque " + p.k.Buffers[s.Buffer].Name
+	case UnderWay:
+		return "loads under way"
 	case AsyncCommit:
 		return "commit"
 	case AsyncWait:

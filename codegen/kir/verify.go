@@ -225,6 +225,8 @@ func (v *verifier) idBlock(block Block) {
 			v.idBuffer(s.Buffer)
 		case Opaque:
 			v.idBuffer(s.Buffer)
+		case UnderWay:
+			v.idBuffer(s.Buffer)
 		case Assign:
 			v.idAccess(&s.Dst)
 			value(s.Value)

@@ -114,6 +114,10 @@ func (v *verifier) leaf(s Statement, agree granule) {
 		if b := &v.k.Buffers[s.Buffer]; !v.live[s.Buffer] || b.Space != Local || !b.Registers {
 			v.problem("%s is not in registers here", b.Name)
 		}
+	case UnderWay:
+		if b := &v.k.Buffers[s.Buffer]; b.Space != Global {
+			v.problem("%s is not in global memory", b.Name)
+		}
 	case AsyncCommit, Fence:
 	case AsyncWait:
 		if s.Pending < 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -188,6 +189,57 @@ output %3
 		})
 		require.Equal(t, 2, fetched)
 		require.Positive(t, settled)
+	}
+}
+
+// What rows have in common and loops before load one by one is under way, with the rows, before anything waits for a
+// load, and in words. Where nothing else is loaded before, nothing is done about it.
+func TestLoadsUnderWay(t *testing.T) {
+	for _, x := range []struct {
+		weights         string
+		isCopied        bool
+		underWay, words int
+	}{{"f32", false, 0, 0}, {"f32", true, 1, 0}, {"bf16", true, 1, 1}} {
+		s := parsed(t, strings.ReplaceAll(`%0 = tensor WEIGHTS [-1] contiguity=[yes]
+%1 = tensor bf16 [-1, -1] contiguity=[yes, yes]
+%2 = cast %1 dtype=f32
+%3 = cast %0 dtype=f32
+%4 = broadcast %3 is_broadcast_dim=[true, false]
+%5 = add %2, %4
+output %5
+`, "WEIGHTS", x.weights))
+		f, out := s.Fusion().Clone(), tv(s, len(s.Tensors())-1)
+		var apart []core.ValID
+		if x.isCopied {
+			weights, err := s.CacheAfter(tv(s, 0), nil)
+			must(t, err)
+			apart = append(apart, weights)
+		}
+		rows, err := s.CacheAfter(tv(s, 1), nil)
+		must(t, err, s.AlignRows(out, 0, 1, 2), s.SplitWhole(out, 1, 48), s.Split(out, 2, 2, true), s.Split(out, 2, 8, true))
+		_, err = s.TransformLike(out, nil)
+		must(t, err, s.Parallelize(out, 0, schedule.BIDx), s.Parallelize(out, 3, schedule.TIDx), s.ParallelizeLike(out, -1, nil, nil), s.Parallelize(rows, -1, schedule.Vectorize))
+		inlined := slices.DeleteFunc(slices.Clone(s.Tensors()), func(v core.ValID) bool { return v == rows || slices.Contains(apart, v) })
+		must(t, s.InlineMost(inlined, nil))
+		k, err := checkWith(s, f, fusionfuzz.Inputs(f, 3, []int64{37}, []int64{9, 37}), Options{Alignment: aligned16})
+		require.NoError(t, err)
+		fetched, underWay, words := 0, 0, 0
+		k.Body.Walk(func(s kir.Statement) {
+			switch s := s.(type) {
+			case kir.Move:
+				if isFetch(s) {
+					fetched++
+					require.Zero(t, underWay)
+				}
+			case kir.Opaque:
+				words++
+				require.Zero(t, underWay)
+			case kir.UnderWay:
+				underWay++
+				require.Positive(t, fetched)
+			}
+		})
+		require.Equal(t, []int{1, x.underWay, x.words}, []int{fetched, underWay, words}, x)
 	}
 }
 

@@ -11,7 +11,14 @@ import (
 // fetchFirst is a pass. What is done to a vector after it is loaded, where not all of its
 // elements exist, waits for the load; and what has conditions there ends a run of
 // instructions within which a compiler would put later loads first. So all loads of loops that
-// do nothing else are in loops of their own before them.
+// do nothing else are in loops of their own before them. Where other loops load too, all are under way first
+// ([kir.UnderWay]), and what those load one by one is in words: ptxas then neither puts what waits for the first
+// loads before the last ones nor loads what is needed late late, and has registers for more threads.
+//
+// In us on an H200 (second cache dirty / clean), without and so: a layer norm of 65,600 rows of 1,023 bfloat16, of which a
+// thread has 96 loads, 78.9 / 75.2 and 68.0 / 66.3, of 2,047 86.1 / 82.8 and 71.8 / 69.1, of 1,025, with 54, 76.5 / 73.9 and 74.5 / 72.0,
+// of 511 68.1 / 66.8 and 68.8 / 68.0; an RMS norm of 1,023 71.2 / 69.9 and 67.9 / 64.8, of 1,025 72.4 / 70.3 and 68.0 / 66.0.
+// Where nothing else is loaded it costs up to 4 %: a layer norm of 12,289 takes 95.4 / 92.5 for 91.9 / 89.8.
 func (l *lowering) fetchFirst() error {
 	k := l.b.Kernel()
 	k.Body = l.fetched(k.Body)
@@ -19,7 +26,15 @@ func (l *lowering) fetchFirst() error {
 }
 
 func (l *lowering) fetched(b kir.Block) kir.Block {
-	var out, after kir.Block // after: loops whose loads are in out
+	var out, loads, after kir.Block // after: loops whose loads are in out; loads: those
+	var others []kir.BufferID       // that other loops load
+	settle := func() {
+		if len(loads) > 0 && len(others) > 0 {
+			out, others = append(out, l.allUnderWay(others, loads)...), nil
+		}
+		out = append(out, after...)
+		loads, after = nil, nil
+	}
 	for _, s := range b {
 		switch s := s.(type) {
 		case kir.Declare:
@@ -27,18 +42,58 @@ func (l *lowering) fetched(b kir.Block) kir.Block {
 			continue
 		case *kir.For:
 			if isFetching(s) {
-				out = append(out, l.fetching(s, map[scalar.ID]scalar.ID{}))
-				after = append(after, s)
+				loads = append(loads, l.fetching(s, map[scalar.ID]scalar.ID{}))
+				out, after = append(out, loads[len(loads)-1]), append(after, s)
+				continue
+			}
+			if v, ok := l.loadedBy(s); ok {
+				out, others = append(out, s), append(others, v)
 				continue
 			}
 			s.Body = l.fetched(s.Body)
 		case *kir.If:
 			s.Then, s.Else = l.fetched(s.Then), l.fetched(s.Else)
 		}
-		out = append(append(out, after...), s)
-		after = nil
+		settle()
+		out, others = append(out, s), nil
 	}
-	return append(out, after...)
+	settle()
+	return out
+}
+
+// loadedBy returns the buffer in registers that f loads from global memory one element at a time, if it does
+// nothing else.
+func (l *lowering) loadedBy(f *kir.For) (to kir.BufferID, ok bool) {
+	k, loads := l.b.Kernel(), 0
+	ok = true
+	f.Body.Walk(func(s kir.Statement) {
+		switch s := s.(type) {
+		case *kir.For, *kir.If:
+		case kir.Assign:
+			x := &k.Values[s.Value]
+			ok = ok && x.Kind == kir.Load && k.Buffers[x.Access.Buffer].Space == kir.Global && l.isLocal(s.Dst) && (loads == 0 || s.Dst.Buffer == to)
+			to, loads = s.Dst.Buffer, loads+1
+		default:
+			ok = false
+		}
+	})
+	return to, ok && loads > 0
+}
+
+// allUnderWay returns what has loads of vectors, and of others one by one, under way.
+func (l *lowering) allUnderWay(others []kir.BufferID, loads kir.Block) (list kir.Block) {
+	for _, v := range others {
+		if l.b.Kernel().Buffers[v].DType.Size() < 4 {
+			list = append(list, kir.Opaque{Buffer: v})
+		}
+	}
+	var from []kir.BufferID
+	loads.Walk(func(s kir.Statement) {
+		if m, ok := s.(kir.Move); ok {
+			from = append(from, m.Src.Buffer)
+		}
+	})
+	return append(list, kir.UnderWay{Buffer: from[0]})
 }
 
 // isFetching reports whether f loads vectors whose elements need not all exist, sets right

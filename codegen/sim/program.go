@@ -124,7 +124,7 @@ func (p *program) statement(x *statement, s kir.Statement) error {
 		return p.pair(x, &s.Dst, &s.Src, func(dst, src *access) {
 			x.effect(func(b *block) { b.asyncCopy(dst, src, guard) })
 		})
-	case kir.Opaque:
+	case kir.Opaque, kir.UnderWay:
 		x.effect(func(*block) {})
 	case kir.AsyncCommit:
 		x.effect((*block).commit)

@@ -571,3 +571,13 @@ __device__ inline void opaque(T (&x)[N]) {
   }
 #endif
 }
+
+//@ underWay
+// All loads before are under way before what follows waits for one of them. Where a thread has some 75 of them
+// ptxas takes the first ones to have come, and puts what needs these before the last ones, which then
+// wait for memory too. It moves nothing over an instruction that may end the program; no address has this upper half.
+__device__ inline void underWay(const void* p) {
+#ifdef __CUDA_ARCH__
+  asm volatile("{.reg .pred never; setp.eq.u32 never, %0, 0xffffffff; @never trap;}" ::"r"((unsigned)((unsigned long long)p >> 32)));
+#endif
+}
