@@ -70,16 +70,17 @@ output %5
 }
 
 // Rows of which each thread copies its elements to shared memory are computed with as they land.
-// Of copies that others read, or of more or fewer than are told apart, all are waited for.
+// Of copies that others read, of several tensors, or of more or fewer than are told apart, all are waited for.
 func TestLandInTurn(t *testing.T) {
 	for _, test := range []struct {
 		copying
 		waits []int
 	}{
 		{copying{inputs: 1, columns: 64, fixed: true, threads: 16}, []int{3}},
-		{copying{inputs: 2, columns: 64, fixed: true, threads: 16}, []int{3}},
+		{copying{inputs: 2, columns: 64, fixed: true, threads: 16}, []int{0}},
 		{copying{inputs: 1, columns: 57, threads: 16}, []int{3}},
-		{copying{inputs: 2, columns: 1, threads: 8}, []int{7}},
+		{copying{inputs: 1, columns: 1, threads: 8}, []int{7}},
+		{copying{inputs: 2, columns: 57, threads: 8}, []int{0}},
 		{copying{inputs: 1, columns: 64, fixed: true, threads: 4}, []int{0}},
 		{copying{inputs: 1, columns: 64, fixed: true, threads: 64}, []int{0}},
 		{copying{inputs: 2, columns: 64, fixed: true, threads: 8, others: true}, []int{0}},
@@ -95,5 +96,39 @@ func TestLandInTurn(t *testing.T) {
 			}
 		})
 		require.Equal(t, test.waits, waits, "%+v\n%s", test.copying, k)
+	}
+}
+
+// What a thread copies of several tensors is in one loop, where the copies have the same iterations.
+func TestCopiesAreJoined(t *testing.T) {
+	for _, test := range []struct {
+		copying
+		each []int // copies of each loop
+	}{
+		{copying{inputs: 1, columns: 64, fixed: true, threads: 16}, []int{1}},
+		{copying{inputs: 2, columns: 64, fixed: true, threads: 16}, []int{2}},
+		{copying{inputs: 2, columns: 57, threads: 16}, []int{2}},
+		{copying{inputs: 2, columns: 64, fixed: true, threads: 8, others: true}, []int{2}},
+	} {
+		s, f := test.schedule(t)
+		k, err := checkWith(s, f, fusionfuzz.Inputs(f, 1, slices.Repeat([][]int64{{3, int64(test.columns)}}, test.inputs)...), Options{})
+		must(t, err)
+		var each []int
+		k.Body.Walk(func(s kir.Statement) {
+			f, isLoop := s.(*kir.For)
+			if !isLoop {
+				return
+			}
+			copies := 0
+			f.Body.Walk(func(s kir.Statement) {
+				if _, ok := s.(kir.AsyncCopy); ok {
+					copies++
+				}
+			})
+			if copies > 0 {
+				each = append(each, copies)
+			}
+		})
+		require.Equal(t, test.each, each, "%+v\n%s", test.copying, k)
 	}
 }
