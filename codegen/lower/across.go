@@ -25,7 +25,8 @@ type exchange struct {
 	count  int64         // of parts
 	parts  []kir.BufferID
 
-	isAlike bool // all parts of a thread that there are have the same number of elements
+	isAlike bool  // all parts of a thread that there are have the same number of elements
+	number  int64 // that all parts of all threads have, while that is known; else 0
 
 	scanned *line    // of a scan
 	sorted  *sorting // of a sort
@@ -276,6 +277,7 @@ func (c *context) part(x *exchange) error {
 	if v := c.f.TensorArgs(e)[0]; f.state != nil && f.state.number > 0 && c.alike[c.f.Val(v).Def] && c.s.Memory(v) == schedule.Local {
 		x.isAlike = c.countsAlike(e, g)
 	}
+	x.number = c.numberOfPart(x, g)
 	var nothing kir.Block
 	for k := range x.parts {
 		if f.op.Class == core.Scan && !g.hasBefore() {
@@ -291,7 +293,9 @@ func (c *context) part(x *exchange) error {
 				v = f.state.of(c.lowering, f, v[0])
 			}
 			for k := range x.parts {
-				c.b.Add(kir.Assign{Dst: c.partAt(x, k), Value: v[k]})
+				if x.isShared(k) {
+					c.b.Add(kir.Assign{Dst: c.partAt(x, k), Value: v[k]})
+				}
 			}
 		}
 		return err

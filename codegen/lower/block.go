@@ -38,6 +38,7 @@ func (l *lowering) combineParts(list []*exchange) error {
 		return err
 	}
 	m.block()
+	m.forget()
 	if len(m.blocks) == 0 {
 		return nil
 	}
@@ -145,14 +146,24 @@ func (m *meeting) access(x *exchange, k int, i index) kir.Access {
 func (m *meeting) state(x *exchange, i index) []kir.ValueID {
 	state := make([]kir.ValueID, len(x.parts))
 	for k := range state {
-		state[k] = m.loadFrom(m.access(x, k, i))
+		state[k] = m.partOf(x, k, func() kir.ValueID { return m.loadFrom(m.access(x, k, i)) })
 	}
 	return state
 }
 
+// partOf returns value k of a part of x: a number of elements that is known, or what load returns.
+func (m *meeting) partOf(x *exchange, k int, load func() kir.ValueID) kir.ValueID {
+	if !x.isShared(k) {
+		return m.b.Number(x.fold.types[k], x.number)
+	}
+	return load()
+}
+
 func (m *meeting) set(x *exchange, i index, state []kir.ValueID) {
 	for k, v := range state {
-		m.b.Add(kir.Assign{Dst: m.access(x, k, i), Value: v})
+		if x.isShared(k) {
+			m.b.Add(kir.Assign{Dst: m.access(x, k, i), Value: v})
+		}
 	}
 }
 
@@ -231,6 +242,7 @@ func (m *meeting) butterfly(n int64) {
 		m.each(x, func(i index) {
 			m.set(x, i, x.fold.state.mergeAll(m.lowering, x.fold, [][]kir.ValueID{m.state(x, i)}, m.lanesBy(masks, atOnce)))
 		})
+		x.number *= 1 << len(masks)
 	}
 	for _, mask := range masks {
 		m.eachPart(inPairs, func(x *exchange, i index) {
@@ -256,7 +268,7 @@ func hasWarpMaximum(by *core.OpInfo, t dtype.Type) bool {
 // lanesBy returns the lanes that masks lead to; atOnce, they may as well be all of the warp.
 func (m *meeting) lanesBy(masks []int64, atOnce bool) lanes {
 	width := int(2 * masks[0])
-	return func(by *core.OpInfo, v kir.ValueID) kir.ValueID {
+	return lanes{1 << len(masks), func(by *core.OpInfo, v kir.ValueID) kir.ValueID {
 		if atOnce && hasWarpMaximum(by, m.b.Kernel().Values[v].DType) {
 			return m.b.WarpMaximum(v)
 		}
@@ -265,7 +277,7 @@ func (m *meeting) lanesBy(masks []int64, atOnce bool) lanes {
 			v = m.b.Op(by, own, m.temporary("other", m.b.Shuffle(kir.ShuffleXor, own, mask, width)))
 		}
 		return v
-	}
+	}}
 }
 
 // firstLane returns the number of the first of the lanes that masks lead to.
@@ -308,7 +320,11 @@ const maxReads = 128
 func (m *meeting) isByColumns(rows, lanes int64) bool {
 	var parts int64
 	for _, x := range m.list {
-		parts += x.count * int64(len(x.parts))
+		for k := range x.parts {
+			if x.isShared(k) {
+				parts += x.count
+			}
+		}
 	}
 	threads := m.size[0] * m.size[1] * m.size[2]
 	return ((rows*m.ranks+lanes-1)/lanes)*parts*threads/warp > maxReads
@@ -322,6 +338,13 @@ func (m *meeting) acrossWarps(rows, share int64) {
 	column, columns := m.linear(m.kept)
 	perLane := (rows*m.ranks + lanes - 1) / lanes
 	isByColumns := m.isByColumns(rows, lanes)
+	group := int64(1)
+	for group < min(rows*m.ranks, lanes) {
+		group *= 2
+	}
+	if isByColumns || group*perLane != rows*m.ranks {
+		m.forget()
+	}
 	scratch := m.scratch(rows*m.ranks, columns, isByColumns)
 	if m.ranks > 1 {
 		m.equal(lanes)
@@ -336,10 +359,6 @@ func (m *meeting) acrossWarps(rows, share int64) {
 		m.byColumns(scratch, rows, column, columns)
 		return
 	}
-	group := int64(1)
-	for group < min(rows, lanes) {
-		group *= 2
-	}
 	at := m.t.Mod(lane, m.t.Int(group))
 	m.eachPart(m.list, func(x *exchange, i index) {
 		var states [][]kir.ValueID
@@ -349,6 +368,7 @@ func (m *meeting) acrossWarps(rows, share int64) {
 		}
 		m.set(x, i, m.combineAll(x.fold, states))
 	})
+	m.multiply(perLane)
 	m.butterfly(group)
 	m.equal(group)
 }
@@ -364,7 +384,9 @@ func (m *meeting) leave(scratch map[*exchange]scratch, row, column index, column
 		m.each(&exchange{count: x.count / share}, func(i index) {
 			at := m.t.Add(m.t.Mul(m.t.Add(first, i), m.t.Int(columns)), column)
 			for k, v := range m.state(x, i) {
-				m.b.Add(kir.Assign{Dst: scratch[x].at(m, k, row, at), Value: v})
+				if x.isShared(k) {
+					m.b.Add(kir.Assign{Dst: scratch[x].at(m, k, row, at), Value: v})
+				}
 			}
 		})
 	}
@@ -375,11 +397,11 @@ func (m *meeting) read(x *exchange, scratch map[*exchange]scratch, exists scalar
 	state := make([]kir.ValueID, len(x.parts))
 	own := make([]kir.BufferID, len(x.parts))
 	for k := range state {
-		state[k] = m.loadFrom(scratch[x].at(m, k, row, column))
+		state[k] = m.partOf(x, k, func() kir.ValueID { return m.loadFrom(scratch[x].at(m, k, row, column)) })
 	}
 	if n, ok := m.t.ConstInt(exists); ok && n != 0 {
 		for k, v := range state {
-			if len(state) > 1 { // each is used several times
+			if len(state) > 1 && x.isShared(k) { // each is used several times
 				state[k] = m.temporary("row", v)
 			}
 		}
@@ -519,6 +541,7 @@ const maxRows = 64
 // if they are long, by folding the upper half of the threads onto the lower until
 // one is left.
 func (m *meeting) unequalWarps() {
+	m.forget()
 	column, columns := m.linear(m.kept)
 	at, n := m.linear(m.dims)
 	scratch := m.scratch(n, columns, false)
@@ -556,7 +579,7 @@ func (l *lowering) whenever(cond scalar.ID, body func()) {
 	_ = l.conditional(cond, func() error { body(); return nil })
 }
 
-// A scratch is shared memory with a state for each row and column.
+// A scratch is shared memory with a state for each row and column: with those of its values that are shared.
 type scratch struct {
 	buffers []kir.BufferID
 	turn    []index // which of two, in a loop
@@ -583,7 +606,11 @@ func (m *meeting) scratch(rows, columns int64, isByColumns bool) map[*exchange]s
 			shape = append([]index{m.t.Int(2)}, shape...)
 			s.turn = []index{m.t.Mod(m.serial.value, m.t.Int(2))}
 		}
-		for _, t := range x.fold.types {
+		for k, t := range x.fold.types {
+			if !x.isShared(k) {
+				s.buffers = append(s.buffers, 0)
+				continue
+			}
 			id := m.sharedBuffer(m.name("scratch"), t, shape...)
 			s.buffers = append(s.buffers, id)
 			switch {

@@ -61,6 +61,9 @@ func (m *meeting) send(scratch map[*exchange]scratch, lane index, lanes int64, r
 		m.whenever(m.t.Lt(to, m.t.Int(m.ranks)), func() {
 			m.eachPart(m.list, func(x *exchange, i index) {
 				for k, v := range m.state(x, i) {
+					if !x.isShared(k) {
+						continue
+					}
 					dst := scratch[x].at(m, k, row, m.t.Add(m.t.Mul(i, m.t.Int(columns)), column))
 					m.b.Add(kir.Send{Dst: dst, Rank: to, Value: v, Counted: isCounted, Arrivals: arrivals})
 				}
@@ -78,6 +81,9 @@ func (m *meeting) expect(lanes int64) (kir.BufferID, bool) {
 	bytes := int64(0)
 	for _, x := range m.list {
 		for k := range x.parts {
+			if !x.isShared(k) {
+				continue
+			}
 			n := int64(x.fold.types[k].Size())
 			if n != 4 && n != 8 {
 				return 0, false
@@ -110,6 +116,7 @@ func (m *meeting) acrossCluster() {
 		}
 		m.set(x, i, m.combineAll(x.fold, states))
 	})
+	m.multiply(m.ranks)
 }
 
 // countArrivals decides which sends are counted: what all threads send once. What is sent in a

@@ -135,6 +135,7 @@ type lowering struct {
 	serial        *serialLoop                // the innermost one that is open
 	results       map[kir.BufferID]fold      // in registers, of reductions that keep one value
 	alike         map[core.ExprID]bool       // reductions of a thread of whose states each that there is has as many elements
+	numbers       map[core.ExprID]int64      // of elements that each state of a reduction of a thread has; 0: it is not known
 	additions     map[kir.BufferID]*addition // of elements or parts to states that take several at once, by what they declare first
 	reads         map[core.ValID][]touch     // of an input, by the output that gets its memory
 	writes        map[core.ValID][]touch
@@ -162,7 +163,7 @@ func newLowering(a *Analysis, o Options) *lowering {
 	}
 	b := kir.NewBuilder(o.Name, dtype.Int)
 	b.Kernel().Launch.Resident = a.s.ResidentBlocks()
-	l := &lowering{Analysis: a, there: scalar.None, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}, windows: map[core.ValID]*window{}, exchanged: map[core.ExprID]*exchange{}, results: map[kir.BufferID]fold{}, additions: map[kir.BufferID]*addition{}, alike: map[core.ExprID]bool{}, below: map[index]index{}, reads: map[core.ValID][]touch{}, writes: map[core.ValID][]touch{}}
+	l := &lowering{Analysis: a, there: scalar.None, options: o, b: b, t: b.T, buffers: map[core.ValID]kir.BufferID{}, loops: map[core.AxisID]index{}, limited: map[core.ValID]limit{}, windows: map[core.ValID]*window{}, exchanged: map[core.ExprID]*exchange{}, results: map[kir.BufferID]fold{}, additions: map[kir.BufferID]*addition{}, alike: map[core.ExprID]bool{}, numbers: map[core.ExprID]int64{}, below: map[index]index{}, reads: map[core.ValID][]touch{}, writes: map[core.ValID][]touch{}}
 	l.arguments = newArguments(l)
 	return l
 }

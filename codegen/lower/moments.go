@@ -135,6 +135,13 @@ func (l *lowering) orNothing(f fold, n, mean kir.ValueID) kir.ValueID {
 // (1979), formulas 2.1. Two empty parts give an empty one.
 func (l *lowering) mergeMoments(f fold, a, b []kir.ValueID) []kir.ValueID {
 	op, t := l.b.Op, f.types[0]
+	if numbers, n, ok := l.numbersOf([][]kir.ValueID{a, b}, f.state.number, 1); ok {
+		weight := func(k int) kir.ValueID { return l.b.Float(t, float64(numbers[k])/float64(n)) }
+		d := l.temporary("delta", op(core.SubOp, b[0], a[0]))
+		between := op(core.MulOp, op(core.MulOp, op(core.MulOp, d, weight(0)), l.b.Float(t, float64(numbers[1]))), d)
+		return []kir.ValueID{l.weightedMean(a[0], b[0], d, weight(0), weight(1)),
+			l.temporary("squares", op(core.AddOp, op(core.AddOp, a[1], b[1]), between)), l.b.Number(f.types[2], n)}
+	}
 	meanA, meanB := l.meanOf(f, a), l.meanOf(f, b)
 	n := l.temporary("n", op(core.AddOp, a[2], b[2]))
 	share := l.share(f, n)
@@ -153,24 +160,34 @@ func (l *lowering) mergeMoments(f fold, a, b []kir.ValueID) []kir.ValueID {
 // where all are equal. About one of the parts, which may be far from the others, the mean
 // of 33 numbers was off by 1.7 units in the last place of the mean of their absolute
 // values. All are halved, as the distance of two large numbers overflows.
-func (l *lowering) mergeAllMoments(f fold, parts [][]kir.ValueID, by lanes) []kir.ValueID {
+func (l *lowering) mergeAllMoments(f fold, parts [][]kir.ValueID, of lanes) []kir.ValueID {
 	op, t := l.b.Op, f.types[0]
-	sum := func(name string, of func(i int) kir.ValueID) kir.ValueID {
+	sum := func(name string, term func(i int) kir.ValueID) kir.ValueID {
 		x := make([]kir.ValueID, len(parts))
 		for i := range x {
-			x[i] = of(i)
+			x[i] = term(i)
 		}
-		return l.temporary(name, by(core.AddOp, l.balanced(core.AddOp, x)))
+		return l.temporary(name, of.fold(core.AddOp, l.balanced(core.AddOp, x)))
 	}
-	n := sum("n", func(i int) kir.ValueID { return parts[i][2] })
-	share, half := l.share(f, n), l.b.Float(t, 0.5)
-	means, counts := make([]kir.ValueID, len(parts)), make([]kir.ValueID, len(parts))
-	for i, p := range parts {
-		means[i], counts[i] = l.meanOf(f, p), l.temporary("num", l.b.Cast(t, p[2]))
+	half := l.b.Float(t, 0.5)
+	means, counts, weights := make([]kir.ValueID, len(parts)), make([]kir.ValueID, len(parts)), make([]kir.ValueID, len(parts))
+	var n kir.ValueID
+	if numbers, all, ok := l.numbersOf(parts, f.state.number, of.number); ok {
+		f.mayBeEmpty, n = false, l.b.Number(f.types[2], all)
+		for i, p := range parts {
+			means[i], counts[i], weights[i] = p[0], l.b.Float(t, float64(numbers[i])), l.b.Float(t, float64(numbers[i])/float64(all))
+		}
+	} else {
+		n = sum("n", func(i int) kir.ValueID { return parts[i][2] })
+		share := l.share(f, n)
+		for i, p := range parts {
+			means[i], counts[i] = l.meanOf(f, p), l.temporary("num", l.b.Cast(t, p[2]))
+			weights[i] = op(core.MulOp, counts[i], share)
+		}
 	}
-	weights, halves := make([]kir.ValueID, len(parts)), make([]kir.ValueID, len(parts))
+	halves := make([]kir.ValueID, len(parts))
 	for i := range parts {
-		weights[i], halves[i] = op(core.MulOp, counts[i], share), op(core.MulOp, means[i], half)
+		halves[i] = op(core.MulOp, means[i], half)
 	}
 	first := sum("first", func(i int) kir.ValueID { return op(core.MulOp, halves[i], weights[i]) })
 	first = l.temporary("first", op(core.WhereOp, op(core.IsFiniteOp, first), first, l.b.Float(t, 0)))

@@ -95,14 +95,14 @@ func (l *lowering) mergeMaxExpSum(f fold, a, b []kir.ValueID) []kir.ValueID {
 }
 
 // mergeAllMaxExpSum finds the largest element, scales each sum once and adds.
-func (l *lowering) mergeAllMaxExpSum(f fold, parts [][]kir.ValueID, by lanes) []kir.ValueID {
+func (l *lowering) mergeAllMaxExpSum(f fold, parts [][]kir.ValueID, of lanes) []kir.ValueID {
 	x := make([]kir.ValueID, len(parts))
 	for i, p := range parts {
 		x[i] = p[0]
 	}
-	largest := l.temporary("largest", by(core.MaximumOp, l.balanced(core.MaximumOp, x)))
+	largest := l.temporary("largest", of.fold(core.MaximumOp, l.balanced(core.MaximumOp, x)))
 	for i, p := range parts {
 		x[i] = l.rescaleExponentials(f, p, largest)
 	}
-	return []kir.ValueID{largest, l.temporary("sum", by(core.AddOp, l.balanced(core.AddOp, x)))}
+	return []kir.ValueID{largest, l.temporary("sum", of.fold(core.AddOp, l.balanced(core.AddOp, x)))}
 }

@@ -36,7 +36,7 @@ type state struct {
 
 	// mergeAll merges parts of this thread and of other lanes, which takes a fraction of
 	// the instructions that a merge has at each step; nil: they are merged in pairs.
-	mergeAll func(l *lowering, f fold, parts [][]kir.ValueID, by lanes) []kir.ValueID
+	mergeAll func(l *lowering, f fold, parts [][]kir.ValueID, of lanes) []kir.ValueID
 
 	number    int   // which value is the number of elements; 0: none
 	enough    int64 // elements of inner loops that are not added together with those of one around: more would cost more registers than they save
@@ -45,10 +45,13 @@ type state struct {
 
 // Lanes fold what threads that each have parts have, by a row that is associative. All get
 // the same bits.
-type lanes func(by *core.OpInfo, v kir.ValueID) kir.ValueID
+type lanes struct {
+	number int64 // of threads
+	fold   func(by *core.OpInfo, v kir.ValueID) kir.ValueID
+}
 
 // oneLane is the thread alone.
-func oneLane(_ *core.OpInfo, v kir.ValueID) kir.ValueID { return v }
+var oneLane = lanes{1, func(_ *core.OpInfo, v kir.ValueID) kir.ValueID { return v }}
 
 // states holds those of the rows with several results and of their merges.
 var states = map[*core.OpInfo]*state{core.WelfordOp: moments, core.MaxExpSumOp: maxExpSum}
@@ -146,6 +149,7 @@ func (c *context) reduction(id core.ExprID) error {
 	}
 	if f.state != nil && f.state.number > 0 && !e.Op.Merges && len(c.lowering.across(id)) == 0 {
 		c.alike[id] = c.countsAlike(e, g)
+		c.noteNumber(id, g)
 	}
 	return c.under(&guarded{id: id, g: g, fold: &f}, c.holds(g), func() error {
 		x, err := c.contribution(e, f)

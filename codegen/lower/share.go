@@ -85,7 +85,7 @@ func (m *meeting) scatters(n, rows int64) bool {
 // lanes need to have all, or less.
 func (m *meeting) scatter(x *exchange, n int64) {
 	left, number := x.count, 0
-	if x.isAlike {
+	if x.isAlike || x.number > 0 {
 		number = x.fold.state.number
 	}
 	for _, mask := range m.masks(n) {
@@ -93,7 +93,10 @@ func (m *meeting) scatter(x *exchange, n int64) {
 		width := int(2 * mask)
 		upper := m.temporary("upper", m.b.Index(dtype.Bool, m.t.Eq(m.laneBit(mask), m.t.Int(1))))
 		var ownNumber, otherNumber kir.ValueID
-		if number > 0 {
+		if number > 0 && !x.isShared(number) {
+			ownNumber = m.state(x, m.t.Int(0))[number]
+			otherNumber = ownNumber
+		} else if number > 0 {
 			ownNumber = m.temporary("own", m.state(x, m.t.Int(0))[number])
 			otherNumber = m.temporary("other", m.b.Shuffle(kir.ShuffleXor, ownNumber, mask, width))
 		}
@@ -111,6 +114,7 @@ func (m *meeting) scatter(x *exchange, n int64) {
 			}
 			m.set(x, i, m.combine(x.fold, own, other))
 		})
+		x.number *= 2
 	}
 }
 

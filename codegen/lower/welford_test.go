@@ -10,6 +10,7 @@ import (
 
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/fusionfuzz"
 	"nvfuser_go/core/schedule"
 )
@@ -139,6 +140,73 @@ func TestMomentsOfGroups(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Where every thread adds as many elements, which is known, no lane is told how many another one
+// has, and nothing is divided by sums of them.
+func TestMomentsOfKnownNumbers(t *testing.T) {
+	const text = "%%0 = tensor f32 [3, %d] contiguity=[yes, yes]\n%%1, %%2, %%3 = welford %%0 dims=[1]\noutput %%1\noutput %%2\noutput %%3\n"
+	for _, x := range []struct {
+		name              string
+		length            int64
+		threads, each     int64
+		cluster           bool
+		isKnown, isShared bool // the numbers; whether warps exchange anything
+	}{
+		{"a warp", 128, 32, 4, false, true, false},
+		{"lanes", 24, 8, 3, false, true, false},
+		{"warps", 512, 128, 4, false, true, true},
+		{"three warps", 96 * 5, 96, 5, false, false, true}, // a lane of four has nothing
+		{"an end", 510, 128, 4, false, false, true},
+		{"elements", 64, 64, 1, false, true, true},
+		{"a cluster", 1024, 64, 8, true, true, true},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := parsed(t, fmt.Sprintf(text, x.length))
+			f := frozen(s)
+			v := tv(s, 1)
+			must(t, s.Split(v, 1, x.threads, true))
+			if x.cluster {
+				must(t, s.Split(v, 1, 2, false))
+			}
+			last := len(s.Loop(v)) - 1
+			partial, err := s.RFactor(v, []int{last - 1})
+			must(t, err)
+			for k, p := range partial {
+				out := s.Fusion().Expr(s.Fusion().Val(tv(s, 1)).Def).Out[k]
+				must(t, s.Parallelize(p, last, schedule.TIDx), s.Parallelize(out, last-1, schedule.TIDx))
+				if x.cluster {
+					must(t, s.Parallelize(p, 1, schedule.Cluster), s.Parallelize(out, 1, schedule.Cluster))
+				}
+			}
+			must(t, s.InlineMost(nil, nil))
+			k, err := checkWith(s, f, fusionfuzz.Inputs(f, 7, []int64{3, x.length}), Options{})
+			require.NoError(t, err)
+			numbers, others := exchanged(k)
+			require.Equal(t, x.isKnown, numbers == 0)
+			require.Equal(t, x.isShared, others > 0)
+		})
+	}
+}
+
+// exchanged returns how many buffers of numbers of elements the threads of a kernel share, and of
+// other values; lanes that shuffle numbers count as one.
+func exchanged(k *kir.Kernel) (numbers, others int) {
+	for _, b := range k.Buffers {
+		switch {
+		case b.Space != kir.Shared || strings.HasPrefix(b.Name, "arrivals"):
+		case b.DType == dtype.Int:
+			numbers++
+		default:
+			others++
+		}
+	}
+	for _, v := range k.Values {
+		if v.Kind == kir.Shuffle && v.DType == dtype.Int {
+			return numbers + 1, others
+		}
+	}
+	return numbers, others
 }
 
 // divisions returns how many divisions by a number of elements the statements of a kernel have.
