@@ -28,8 +28,8 @@
 // those of all reductions that stand side by side, and of the iterations of loops
 // around, are combined at once (block.go): by shuffles where lanes of a warp differ in reduced
 // dimensions, of which each may combine a share of the parts (share.go), then by shared memory
-// with a barrier. What several blocks have goes
-// to global memory, and the last block to arrive combines it (grid.go). All orders
+// with a barrier. How many elements a part has is not exchanged where it is known (number.go). What
+// several blocks have goes to global memory, and the last block to arrive combines it (grid.go). All orders
 // depend on the kernel alone, so that every launch gives the same bits.
 //
 // What needs all of a dimension to give an element of it, a scan or a sort, is emitted in the

@@ -52,10 +52,11 @@ const (
 	sharedElements = 64        // of a thread's part of a row there, of all inputs: half or twice as many cost a tenth and more
 	sharedThreads  = 512       // of a block then, at most
 	sharedLoads    = 3         // of a step that large blocks have at most, where several are of what rows have in common
-	mostAhead      = 4         // steps whose other loads are under way then, at most: two for each load of a step
-	leastAhead     = 12        // steps of a thread, at least, where they are more than two at a time
+	stepsAhead     = 2         // steps whose loads of what rows have in common are under way then
+	idleSteps      = 7         // of so many one may be idle for two rows a thread
 	accessBytes    = 16        // of a load at most
 	onePassThreads = 1024      // of all blocks of a cluster: their warps have a mean and a variance for each lane of one
+	wholeThreads   = 4096      // the same, if the numbers of elements are known
 	exchangeBytes  = 6 << 10   // of shared memory that threads may need to exchange what they reduce
 )
 
@@ -239,23 +240,60 @@ func (a *analysis) fitShared(p Params, least int64, device scheduler.Device) (Pa
 	for p.Cluster = least; 2*p.Cluster <= int64(device.Cluster) && row > p.Cluster*sharedBytes && (p.Cluster < int64(device.Portable) || row > p.Cluster*largeBytes); {
 		p.Cluster *= 2
 	}
-	common := scheduler.CeilDiv(a.facts.shared*p.Vector, accessBytes) // loads of a step
-	most := int64(sharedThreads)
-	if common > 1 && common+int64(len(h.again)) > sharedLoads {
-		most = clusterThreads
-	}
-	for p.Threads = clusterThreads; 2*p.Threads <= min(most, int64(device.Threads)) && int64(len(h.again))*a.rows.Length > p.Cluster*p.Threads*sharedElements; {
+	for p.Threads = clusterThreads; 2*p.Threads <= min(sharedThreads, int64(device.Threads)) && int64(len(h.again))*a.rows.Length > p.Cluster*p.Threads*sharedElements; {
 		p.Threads *= 2
 	}
-	p.Steps = scheduler.CeilDiv(scheduler.CeilDiv(max(a.rows.Length, 1), p.Vector), p.Threads*p.Cluster)
-	if p.Steps <= buckets[len(buckets)-1] {
-		if p.Ahead = min(2*common, mostAhead); p.Steps < leastAhead {
-			p.Ahead = min(p.Ahead, 2)
-		}
-		p.Steps = bucketsOf(p.Ahead).Of(p.Steps)
+	common := scheduler.CeilDiv(a.facts.shared*p.Vector, accessBytes) // loads of a step
+	if p.Ahead = 0; common > 0 {
+		p.Ahead = stepsAhead
 	}
-	isRoomy := bytes*p.Steps*p.Threads*p.Vector <= int64(device.Shared)-exchangeBytes
+	p.Steps = a.sharedSteps(p)
+	if q := p; common > 1 {
+		q.Threads = clusterThreads
+		q.Steps = a.sharedSteps(q)
+		isLess := q.capacity() < p.capacity() && a.rows.Count >= int64(device.Processors)
+		if isLess || common+int64(len(h.again)) > sharedLoads || a.isWide(p) {
+			p = q
+		}
+	}
+	p = a.pairShared(p, device)
+	isRoomy := bytes*p.Steps*p.Threads*p.Vector*p.Each <= int64(device.Shared)-exchangeBytes
 	return p, bytes > 0 && p.Cluster <= int64(device.Cluster) && isRoomy && p.capacity() >= a.rows.Length && a.registersOf(p) <= min(mostRegisters, registers/p.Threads)
+}
+
+// sharedSteps returns the steps of the threads of p.
+func (a *analysis) sharedSteps(p Params) int64 {
+	n := scheduler.CeilDiv(scheduler.CeilDiv(max(a.rows.Length, 1), p.Vector), p.Threads*p.Cluster)
+	if n <= buckets[len(buckets)-1] {
+		n = bucketsOf(p.Ahead).Of(n)
+	}
+	return n
+}
+
+// isWide reports whether some input that rows have in common takes several loads for a step of p.
+func (a *analysis) isWide(p Params) bool { return a.facts.widest*p.Vector > accessBytes }
+
+// pairShared gives threads two rows of shared memory at a time, in twice the blocks of a cluster, so that blocks
+// have as much of them as of one: where loads of what rows have in common are several for a step, half as many are
+// left, and few more steps are idle. In us on an H200, with two rows and with one, of layer norms of bfloat16 with
+// weights of float32: 8192 x 32768 268.2 / 265.1 and 284.9 / 281.9, 4096 x 65536 276.8 / 273.4 and 294.4 / 292.1,
+// 4096 x 65528 315.4 / 313.1 and 352.5 / 351.4, 3000 x 40000, with a fifth of the steps idle, 152.8 / 148.9 and 141.3 /
+// 138.5; an RMS norm of 4096 x 65536 257.9 / 255.1 and 271.6 / 268.0. With weights of bfloat16 so are rows that are
+// tested for their end, if no more steps are idle: 4096 x 65528 298.9 / 295.3 and 310.8 / 307.9, 1500 x 120000 205.6 /
+// 201.8 and 216.1 / 213.1; whole ones are not, 4096 x 65536 274.3 / 270.9 and 268.8 / 265.5, and of float32 they
+// take as long.
+func (a *analysis) pairShared(p Params, device scheduler.Device) Params {
+	q := p
+	q.Threads, q.Cluster, q.Each = clusterThreads, 2*p.Cluster, 2
+	q.Steps = a.sharedSteps(q)
+	isFaster := a.isWide(p) && idleSteps*(q.capacity()-p.capacity()) <= p.capacity()
+	if a.facts.shared*p.Vector > accessBytes && !a.isWhole(p) && a.isNarrow() && len(a.facts.held[p.holding()].again) == 1 {
+		isFaster = isFaster || q.capacity() <= p.capacity()
+	}
+	if !isFaster || a.rows.KeptDimensions == 0 || q.Cluster > int64(min(device.Cluster, device.Portable)) || a.rows.Count < int64(device.Processors) {
+		return p
+	}
+	return q
 }
 
 // bytesAgain is what an element of a row has of the inputs that are in shared memory with p.
@@ -272,12 +310,17 @@ func (a *analysis) bytesAgain(p Params) (bytes int64) {
 // any number. Where a step has several loads beside its row, a compiler takes what would fit two
 // blocks of 512 threads for more of them, or has them wait for each other: a layer norm of 2048 x
 // 131072 bfloat16 takes 292 us on an H200 so, 280 with room for the three that shared memory has.
-// Tests for the end of a row take registers that there are not.
+// Of 256 threads it takes fewer registers than there are, to the same effect: a layer norm of 2048 x 32768
+// float32 takes 174.3 / 168.4 with 37 of them, 131.1 / 128.3 with 80. Where two inputs are in shared memory
+// more are of no use: a layer norm of a sum of 2048 x 65536 bfloat16 takes 212.2 / 207.7 with 40, 219.7 /
+// 216.5 with 80. Tests for the end of a row take registers that there are not, but of two rows of a thread:
+// one of 4096 x 65528 bfloat16 with weights of float32 takes 318.6 / 314.6 with 64, 313.9 / 310.1 with 72.
 func (a *analysis) resident(p Params) int64 {
-	if !p.Shared || !p.Whole || p.Threads < sharedThreads || a.facts.shared*p.Vector <= accessBytes {
+	isSmall := p.Threads < sharedThreads && len(a.facts.held[p.holding()].again) > 1
+	if !p.Shared || !p.Whole && p.Each == 1 || isSmall || a.facts.shared*p.Vector <= accessBytes {
 		return 0
 	}
-	if a.bytesAgain(p)*p.capacity() <= p.Cluster*sharedBytes {
+	if a.bytesAgain(p)*p.capacity()*p.Each <= p.Cluster*sharedBytes {
 		return 3
 	}
 	return 2

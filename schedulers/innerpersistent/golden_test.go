@@ -1,7 +1,9 @@
 package innerpersistent
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -49,6 +51,34 @@ output %3
 	require.Equal(t, int64(4), Scheduler{}.Candidates(g, device)[0].(Params).Cluster)
 	device.Cluster = 1
 	require.Equal(t, "row too wide", Scheduler{}.Accept(g, device)[0].Rule)
+}
+
+// TestRowsApart tells where the rows of a thread lie in shared memory: one after the other, so that
+// what the lanes of a warp read is side by side.
+func TestRowsApart(t *testing.T) {
+	text, err := os.ReadFile("testdata/layer_norm_bf16_weights_f32_4096x65536.txtar")
+	require.NoError(t, err)
+	_, text, _ = bytes.Cut(text, []byte("-- segment --\n"))
+	text, _, _ = bytes.Cut(text, []byte("-- choice --\n"))
+	g := segmenttext.Read(t, string(text))
+	chosen := Scheduler{}.Candidates(g, scheduler.Hopper)[0].(Params)
+	require.Equal(t, int64(2), chosen.Each)
+	s, err := analyse(g).build(chosen)
+	require.NoError(t, err)
+	found := false
+	for _, v := range s.Tensors() {
+		if s.Memory(v) != schedule.Shared {
+			continue
+		}
+		found = true
+		axes, isSet := s.Allocation(v)
+		require.True(t, isSet)
+		each, isConst := s.Fusion().Scalars().ConstInt(s.Fusion().Axis(axes[0]).Extent)
+		require.True(t, isConst)
+		require.Equal(t, chosen.Each, each)
+		require.Equal(t, schedule.TIDx, s.Parallel(axes[len(axes)-2]))
+	}
+	require.True(t, found)
 }
 
 // TestPromises holds what parameters promise of the length of a row against the lengths that

@@ -38,8 +38,9 @@
 // and reads them from there in each phase: that leaves registers for more blocks, of which
 // some load while others compute. Where elements lie so that copies would have less than 4
 // bytes, and where a device has no clusters, they are in registers. What such rows have in
-// common, as the weights of a norm, is loaded for several steps at a time. The first phase
-// begins with the steps that have landed, if they are few enough.
+// common, as the weights of a norm, is loaded for two steps at a time, and for two rows of a
+// thread where it takes several loads. The first phase begins with the steps that have landed,
+// if they are few enough.
 //
 // Clusters have 16 blocks where 8 would have more than 64 KB of a row each, or no room for it.
 // A function must opt in to more than 8, and a device may have no room for any such cluster:
@@ -90,9 +91,12 @@
 //     and spills.
 //   - Long rows with weights: an RMS norm of 2048 x 131072 bfloat16 takes 263.1 / 260.3 on an
 //     H200 with loads of two steps at a time, 269.8 / 264.9 with those of one and 267.0 / 264.0
-//     of four; a layer norm of 4096 x 65536 283.1 / 278.4 with four of 256 threads,
-//     299.5 / 294.7 with two, 297.1 / 295.1 with one of 512 and 291.9 / 291.8 with four of 512.
-//     With tests of all steps, in 80 registers and not 62, the first takes 297.9 / 293.6.
+//     of four; a layer norm of 4096 x 65536 267.5 / 263.0 with two of 512 threads,
+//     283.2 / 279.1 with two of 256 and 270.9 / 268.2 with four of 256. Blocks of 256 threads are
+//     faster where fewer of their steps are idle: of 4096 x 50000 246.3 / 243.1 and 263.8 / 260.6, of 3000 x
+//     40000 127.1 / 124.4 and 158.7 / 156.0, of 4096 x 33000 160.4 / 155.7 and 213.8 / 212.0, but of 4096 x
+//     65528 314.5 / 310.8 and 311.2 / 308.0. RMS norms, with one load a step, are not: of 4096 x 50000 217.4 /
+//     214.8 and 206.3 / 203.9.
 //   - Rows of 1 MB: a softmax of 512 x 262144 float32 takes 367.7 / 364.2 with 16 blocks of 256
 //     threads, 428.9 / 423.7 with 16 of 512, 410.1 / 409.3 with 8 of 512; a copy 358.2 / 352.6.
 //   - Few rows: an RMS norm of 64 x 8192 takes 5.3 / 5.1 with two vectors of each of 512
@@ -235,6 +239,7 @@ type facts struct {
 	held      map[holding]held
 	isOnline  bool  // some reduction keeps several values for a result
 	shared    int64 // bytes for each element of a row of the inputs that all rows have in common
+	widest    int64 // of one of these
 	err       error
 }
 
@@ -300,6 +305,7 @@ func find(g *scheduler.Segment) (x facts) {
 	for _, v := range s.Fusion().Inputs() {
 		if t := s.Fusion().Val(v); t.Tensor && phases.LoadsFirst(v) {
 			x.shared += int64(t.DType.Size())
+			x.widest = max(x.widest, int64(t.DType.Size()))
 		}
 	}
 	x.held = map[holding]held{}
