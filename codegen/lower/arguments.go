@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -150,7 +151,7 @@ func (a *arguments) symbol(s scalar.ID) index {
 	if n, ok := table.ConstInt(s); ok {
 		return l.t.Int(n)
 	}
-	if n := a.promised(s, l.s.Exactly); n > 0 {
+	if n := a.exactly(s); n > 0 {
 		return l.t.Int(n)
 	}
 	tag := table.Tag(s)
@@ -160,6 +161,32 @@ func (a *arguments) symbol(s scalar.ID) index {
 	}
 	return a.integer(kir.HostValue{Tensor: core.NoVal, Scalar: s, Stride: -1}, name)
 }
+
+// exactly returns the number of elements of all axes of an extent, if that was promised; else 0.
+func (a *arguments) exactly(s scalar.ID) int64 { return a.promised(a.root(s), a.l.s.Exactly) }
+
+// constant returns the value of a scalar of the fusion that is the same for all sizes that
+// the schedule allows: a division by a power of two is a multiplication then, and one by
+// another number has no branch for what it may be.
+func (a *arguments) constant(e scalar.ID) (scalar.Value, bool) {
+	table := a.l.f.Scalars()
+	if v, ok := table.ConstValue(e); ok {
+		return v, true
+	}
+	v, err := table.Eval(e, func(s scalar.ID) (scalar.Value, error) {
+		if v, ok := table.ConstValue(a.root(s)); ok {
+			return v, nil
+		}
+		if n := a.exactly(s); n > 0 {
+			return scalar.Value{Type: table.Type(s), I: n}, nil
+		}
+		return scalar.Value{}, errVaries
+	}, core.EvalOpaque, nil)
+	return v, err == nil
+}
+
+// errVaries is the error of a scalar that is not the same for all sizes.
+var errVaries = errors.New("it is not the same for all sizes")
 
 // promised returns the largest number that the schedule was promised of e, or of what is
 // always equal.
@@ -212,7 +239,7 @@ func (a *arguments) integerOf(h kir.HostValue, name string, facts scalar.Facts) 
 // number returns a scalar of the fusion as an element of type t: a constant, or
 // an argument that the host converts.
 func (l *lowering) number(e scalar.ID, t dtype.Type) kir.ValueID {
-	if v, ok := l.f.Scalars().ConstValue(e); ok {
+	if v, ok := l.arguments.constant(e); ok {
 		return l.b.Const(core.ConvertScalar(t, v))
 	}
 	h := kir.HostValue{Tensor: core.NoVal, Scalar: e, Stride: -1}

@@ -81,3 +81,31 @@ output %4
 	must(t, err, s.Parallelize(partial[0], 0, schedule.BIDx), s.Parallelize(partial[0], 3, schedule.TIDx), s.ParallelizeLike(partial[0], -1, nil, nil), s.InlineMost(nil, nil), s.Verify())
 	return s, f
 }
+
+// What all rows have in common that a kernel is for is no argument of it: the number of elements that a mean is
+// divided by.
+func TestScalarsOfWholeRows(t *testing.T) {
+	for least, want := range map[int64]string{96: "truediv(tv4, 96)", 95: "truediv(tv4, s0)"} {
+		s := parsed(t, `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1, %2, %3 = welford %0 dims=[1]
+output %1
+`)
+		f := s.Fusion().Clone()
+		must(t, s.Rewrite(func(f *core.Fusion) error {
+			_, err := f.TwoPassWelford(nil)
+			return err
+		}))
+		mean := s.Fusion().Expr(s.Fusion().Val(s.Fusion().Outputs()[0].Val).Def)
+		sum := s.Fusion().TensorArgs(mean)[0]
+		must(t, s.PromiseLeast(sum, 1, least), s.SplitWhole(sum, 1, 96), s.InlineMost(nil, nil), s.Verify())
+		k, err := lowered(s, Options{})
+		must(t, err)
+		require.Contains(t, k.String(), want)
+		r := trial.Trial{Scheduled: s, Kernel: k, Inputs: fusionfuzz.Inputs(f, 1, []int64{3, 96})}
+		got, report, err := r.Simulate(sim.Options{})
+		must(t, err, report.Err())
+		all, err := trial.Want(f, r.Inputs, r.Random)
+		must(t, err)
+		require.Empty(t, fusionfuzz.Difference(all[0], got[0], 1e-6))
+	}
+}
