@@ -123,8 +123,8 @@ output %1
 	require.NoError(t, err)
 	require.Equal(t, "transpose refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
 		"pointwise refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
-		"reduction refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
 		"inner_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
+		"reduction refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
 		"outer_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\ninner_outer_persistent refuses: tv1 is the result of cumsum(), a scan operation (operation)\n"+
 		"block_row refuses: the rows of tv1 have 40000 elements, for which the registers of a block have no room (row too long)\n", choice)
 	for _, stage := range executor.Stages() {

@@ -20,13 +20,13 @@ import (
 )
 
 // registry is in order of preference. A pointwise kernel does what a transpose does, element
-// by element. What the first three take needs no element after it is reduced; of the others no
-// two take the same segment.
+// by element. What a reduction takes needs no element after it is reduced, but rows in registers may: short
+// ones of which it takes a variance in one pass. Of the others no two take the same segment.
 var registry = []registered{
 	{transpose.Scheduler{}},
 	{pointwise.Scheduler{}},
-	{reduction.Scheduler{}},
 	{innerpersistent.Scheduler{}},
+	{reduction.Scheduler{}},
 	{outerpersistent.Scheduler{}},
 	{innerouter.Scheduler{}},
 	{blockrow.Scheduler{}},

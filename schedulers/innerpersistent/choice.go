@@ -10,35 +10,43 @@ import (
 
 // What is known of rows in registers of an H100.
 const (
-	fewElements   = 32       // of a thread, of whatever it holds
-	mostElements  = 64       // that it may have where a warp has a row
-	wideVector    = 8        // elements of 2 bytes that an access has at most
-	alignedVector = 2        // elements of a step that begins where memory is aligned
-	leastSectors  = 32       // of a row, at least, whose steps begin with one
-	sectorSteps   = 18       // of a thread then, at most, of pairs that nothing exponential is computed of, or of single elements of 4 bytes
-	sectorThreads = 256      // from which on it may have so many of the latter
-	wideSteps     = 8        // of a thread, if each is one element of 4 bytes or more: a warp covers a line with it
-	leastSteps    = 16       // of a thread that it may have, if each is one element
-	mostSteps     = 32       // the same, if they load few bytes
-	stepBytes     = 64       // that a thread loads for its row, where it has more than the least
-	mostRows      = 8        // of a block, of which a multiple may be known
-	warp          = 32       // threads up to which a row needs no barrier
-	shortRow      = 2048     // elements up to which a warp has a row
-	block         = 128      // threads of a block, at least
-	smallRows     = 128      // the same of rows that are less than a warp's
-	warpRows      = 64       // the same of rows of a warp, in vectors
-	aloneBytes    = 128      // that a thread holds, from which on a warp is a block
-	aloneRows     = 128      // of a processor, at least, where it is
-	spreadThreads = 512      // of a processor, at most, that few rows get
-	spreadSteps   = 2        // of a thread of them, at least
-	largeBlock    = 512      // threads up to which a row has more of them rather than more elements for each
-	joinedBlocks  = 3        // of a processor, at least, where they have half the threads
-	pairRegisters = 80       // of a thread that has two rows, at most
-	alignedPairs  = 64       // threads of a row, at most, of which each has two that begin where memory is aligned
-	pairRows      = 32       // blocks of a processor, at least, where a thread has two rows
-	registers     = 64 << 10 // of a processor
-	baseRegisters = 32       // that a thread has beside what it holds
-	mostRegisters = 128
+	fewElements     = 32       // of a thread, of whatever it holds
+	mostElements    = 64       // that it may have where a warp has a row
+	wideVector      = 8        // elements of 2 bytes that an access has at most
+	alignedVector   = 2        // elements of a step that begins where memory is aligned
+	leastSectors    = 32       // of a row, at least, whose steps begin with one
+	sectorSteps     = 18       // of a thread then, at most, of pairs that nothing exponential is computed of, or of single elements of 4 bytes
+	sectorThreads   = 256      // from which on it may have so many of the latter
+	wideSteps       = 8        // of a thread, if each is one element of 4 bytes or more: a warp covers a line with it
+	leastSteps      = 16       // of a thread that it may have, if each is one element
+	mostSteps       = 32       // the same, if they load few bytes
+	stepBytes       = 64       // that a thread loads for its row, where it has more than the least
+	mostRows        = 8        // of a block, of which a multiple may be known
+	warp            = 32       // threads up to which a row needs no barrier
+	shortRow        = 2048     // elements up to which a warp has a row
+	block           = 128      // threads of a block, at least
+	smallRows       = 128      // the same of rows that are less than a warp's
+	warpRows        = 64       // the same of rows of a warp, in vectors
+	aloneBytes      = 128      // that a thread holds, from which on a warp is a block
+	aloneRows       = 128      // of a processor, at least, where it is
+	spreadThreads   = 512      // of a processor, at most, that few rows get
+	spreadSteps     = 2        // of a thread of them, at least
+	largeBlock      = 512      // threads up to which a row has more of them rather than more elements for each
+	joinedBlocks    = 3        // of a processor, at least, where they have half the threads
+	pairRegisters   = 80       // of a thread that has two rows, at most
+	alignedPairs    = 64       // threads of a row, at most, of which each has two that begin where memory is aligned
+	pairRows        = 32       // blocks of a processor, at least, where a thread has two rows
+	mostGathered    = 4        // rows of a thread at a time where they alone are reduced
+	gatheredBytes   = 64       // that it loads for them then, at most
+	gatheredThreads = 1024     // of a processor then, at least
+	leastPassed     = 128      // bytes of a row whose loads take no place in the first cache then, at least: a line
+	mostPassed      = 512      // the same at most
+	fewestThreads   = 4        // of a row of pairs that begin where memory is aligned, where it is reduced alone
+	pairSteps       = 8        // of a thread of it, at least
+	shortThreads    = 256      // of a row that is reduced to a mean and a variance alone, at most
+	registers       = 64 << 10 // of a processor
+	baseRegisters   = 32       // that a thread has beside what it holds
+	mostRegisters   = 128
 
 	// warpResident blocks of a processor let a warp with a row of single elements have 72
 	// registers. Not told so, ptxas takes 48, and a softmax of 65536 x 1023 bfloat16 90.5 us
@@ -76,6 +84,10 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.facts.isMoments && !a.areShort(all[0], device) {
+		return nil, scheduler.Refused(a.g.Fusion, name, "persistence", a.facts.reference,
+			"no element is needed after its row is reduced, but for a variance, and %d rows of %d elements are not held faster for that than read once", a.rows.Count, a.rows.Length)
+	}
 	if all[0].Cluster > int64(device.Portable) { // the device may have no room for it
 		device.Cluster = device.Portable
 		if portable, err := a.rank(device); err == nil {
@@ -96,6 +108,7 @@ func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 		if p, ok := a.fit(price, device); ok {
 			a.spread(&p, device)
 			a.pair(&p, device)
+			a.gather(&p, device)
 			if all = append(all, p); a.isRoomy(p) {
 				break
 			}
@@ -122,6 +135,7 @@ func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 	for k := range all {
 		all[k].Whole = a.isWhole(all[k])
 		all[k].Resident = a.resident(all[k])
+		all[k].Once = a.isOnce(all[k])
 	}
 	return all, nil
 }
@@ -137,7 +151,7 @@ func (a *analysis) isWhole(p Params) bool {
 // fit returns the parameters with the fewest threads a row that have room for the rows.
 func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params, bool) {
 	length := max(a.rows.Length, 1)
-	p := Params{Vector: min(a.rows.Cheapest(a.rows.Kept, 1).Elements, length), Price: price, Cluster: 1, Each: 1}
+	p := Params{Vector: min(a.step(), length), Price: price, Cluster: 1, Each: 1}
 	for p.Vector > 1 && (p.Vector*2 > length || a.rows.Piece < length && a.rows.Piece%p.Vector != 0) {
 		p.Vector /= 2
 	}
@@ -159,6 +173,16 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 		return q, true
 	}
 	return p, a.inCluster(&p, device)
+}
+
+// step returns how many elements a step has: as many as an access of an input has, if there is nothing to
+// store beside results of rows.
+func (a *analysis) step() int64 {
+	e := a.rows.Cheapest(a.rows.Kept, 1).Elements
+	if a.facts.isMoments {
+		e = min(e, a.rows.Widest(a.rows.Kept))
+	}
+	return e
 }
 
 // inCluster gives the rows of p blocks of a cluster, and reports whether their registers have
@@ -214,12 +238,17 @@ func (a *analysis) isNarrow() bool {
 	return slices.ContainsFunc(a.rows.Tensors, func(t space.Tensor) bool { return t.Bytes < 4 })
 }
 
-// inBlock gives the rows of p threads of a block, and reports whether they have room for them.
+// inBlock gives the rows of p threads of a block, and reports whether they have room for them. Pairs that begin where memory
+// is aligned take few bytes an instruction, so where a row is reduced alone few threads exchange: a var_mean of 1052688 x 255
+// bfloat16 takes 139.5 / 133.1 us on an H200 with 8 threads a row, 143.5 / 137.2 with 16, 220.2 / 217.1 with 32.
 func (a *analysis) inBlock(p *Params, device scheduler.Device) bool {
 	vectors := scheduler.CeilDiv(max(a.rows.Length, 1)+p.before(), p.Vector)
 	p.Threads = 1
 	for p.Threads < min(warp, vectors) && (p.Threads < 8 || 4*p.Threads <= vectors) {
 		p.Threads *= 2
+	}
+	for a.facts.isMoments && p.Aligned > 0 && !p.isInSectors() && p.Threads > fewestThreads && vectors <= p.Threads/2*leastSteps {
+		p.Threads /= 2
 	}
 	return a.widen(p, a.facts.held[p.holding()], vectors, device)
 }
@@ -315,7 +344,11 @@ func (a *analysis) bytesAgain(p Params) (bytes int64) {
 // more are of no use: a layer norm of a sum of 2048 x 65536 bfloat16 takes 212.2 / 207.7 with 40, 219.7 /
 // 216.5 with 80. Tests for the end of a row take registers that there are not, but of two rows of a thread:
 // one of 4096 x 65528 bfloat16 with weights of float32 takes 318.6 / 314.6 with 64, 313.9 / 310.1 with 72.
+// Of moments alone it has the loads of some rows of a thread wait for others, if it is not told.
 func (a *analysis) resident(p Params) int64 {
+	if a.facts.isMoments && p.Each > 1 && p.Aligned == 0 {
+		return gatheredThreads / (p.Rows * p.Threads)
+	}
 	isSmall := p.Threads < sharedThreads && len(a.facts.held[p.holding()].again) > 1
 	if !p.Shared || !p.Whole && p.Each == 1 || isSmall || a.facts.shared*p.Vector <= accessBytes {
 		return 0
@@ -448,6 +481,42 @@ func (a *analysis) pair(p *Params, device scheduler.Device) {
 	if p.Each, p.Early = 2, true; p.Aligned > 1 {
 		p.Rows = p.Vector
 	}
+}
+
+// gather gives a thread several rows next to each other where a warp or less has a row, if nothing is stored beside what
+// they are reduced to: the steps of their exchanges and their loads do not wait for each other, and their results are
+// stored at once. In us on an H200 (second cache dirty and clean), of 4194304 rows of 64 bfloat16: with one row a thread
+// 170.8 / 165.2, with four 139.6 / 133.3, stored at once 138.4 / 132.1, with all loads first and past the first cache
+// 138.0 / 126.6; with the moments of parts merged 182.4 / 178.4, a copy 137.7 / 133.6.
+func (a *analysis) gather(p *Params, device scheduler.Device) {
+	if !a.facts.isMoments || p.Cluster > 1 || p.Shared || p.Aligned > 1 || p.Threads > warp {
+		return
+	}
+	read, _ := a.rows.Traffic(p.Steps * p.Vector)
+	for 2*p.Each <= mostGathered && 2*p.Each*read <= gatheredBytes && device.HasMany(a.rows.Count/(2*p.Each*p.Rows)) {
+		if p.Each *= 2; p.Rows*p.Threads > block {
+			p.Rows /= 2
+		}
+	}
+}
+
+// areShort reports whether rows of which means and variances alone are needed are reduced faster by p, in two passes,
+// than in one. Threads that have some of few rows each are faster in one, and those that have whole rows of two vectors: a
+// var_mean of 16 columns takes 159.7 / 152.5 us so and 181.0 / 175.3 in two passes. Of single elements, and of few
+// pairs of a thread that begin where memory is aligned, it is not known.
+func (a *analysis) areShort(p Params, device scheduler.Device) bool {
+	isSingle := p.Vector == 1 && p.Aligned == 0 || p.Aligned > 0 && p.Steps < pairSteps
+	isFew := a.rows.Count*p.Threads < int64(device.Processors)*spreadThreads
+	return p.Cluster == 1 && !p.Shared && !isSingle && !isFew && p.Threads > 2 && p.Threads <= shortThreads
+}
+
+// isOnce reports whether loads of rows that are reduced to means and variances alone are to take no place in the first
+// cache: see [scheduler.PassFirstCache]. Of rows of less than a line, or in narrow accesses, two share a sector: 8388608 rows
+// of 32 bfloat16 take 144.4 / 137.6 us in it and 156.4 / 155.7 past it, 2684354 rows of 100 146.4 / 139.9 and 153.1 / 137.7.
+func (a *analysis) isOnce(p Params) bool {
+	read, _ := a.rows.Traffic(1)
+	row := read * a.rows.Length
+	return a.facts.isMoments && p.Aligned == 0 && read*p.Vector >= accessBytes && row >= leastPassed && row <= mostPassed
 }
 
 // isAlone reports whether a warp with a row is a block of its own: where warps hold so much that registers

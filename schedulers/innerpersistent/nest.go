@@ -7,6 +7,7 @@ import (
 	"nvfuser_go/core/schedule"
 	"nvfuser_go/schedulers/persistence"
 	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/space"
 )
 
 func (a *analysis) build(p Params) (*schedule.Scheduled, error) {
@@ -70,6 +71,9 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	if err := a.rows.Vectorize(s, a.pitch(p)); err != nil {
 		return err
 	}
+	if err := a.storeTogether(s, p); err != nil {
+		return err
+	}
 	if err := scheduler.ParallelizeLike(s, reference, nil); err != nil {
 		return err
 	}
@@ -86,12 +90,48 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	if p.Early {
 		tensors = slices.DeleteFunc(slices.Clone(tensors), func(v core.ValID) bool { return isFirstCopy(s.Fusion(), phases, v) })
 	}
-	if p.streams(s, plan) {
-		if err := a.g.Stream(s); err != nil {
+	if err := a.stream(s, reference, plan, p); err != nil {
+		return err
+	}
+	return s.InlineMost(tensors, nil)
+}
+
+// storeTogether lets a thread that has several rows next to each other store what they are reduced to at once,
+// where that lies in memory so.
+func (a *analysis) storeTogether(s *schedule.Scheduled, p Params) error {
+	for k, w := range a.beside(p) {
+		if w == 0 {
+			continue
+		}
+		if err := space.Widen(s, s.Fusion().Outputs()[a.rows.Tensors[k].Place].Val, p.Each, w); err != nil {
 			return err
 		}
 	}
-	return s.InlineMost(tensors, nil)
+	return nil
+}
+
+// beside returns, for each tensor that is an output with one element for a row, how many of those of a thread
+// an access has; 0 for others.
+func (a *analysis) beside(p Params) []int64 {
+	widths := make([]int64, len(a.rows.Tensors))
+	for k := range widths {
+		t := &a.rows.Tensors[k]
+		if p.Each > 1 && p.Aligned == 0 && !p.Across && t.IsOutput && t.IsConstant(a.rows.Kept, len(a.rows.Order)) {
+			widths[k] = min(p.Each, a.rows.Beside(t))
+		}
+	}
+	return widths
+}
+
+// stream says what loads leave in caches.
+func (a *analysis) stream(s *schedule.Scheduled, reference core.ValID, plan *persistence.Plan, p Params) error {
+	switch {
+	case p.Once:
+		return scheduler.PassFirstCache(s, len(s.Loop(reference)))
+	case p.streams(s, plan):
+		return a.g.Stream(s)
+	}
+	return nil
 }
 
 // streams reports whether large inputs are loaded as [scheduler.Segment.Stream] says: not pairs of elements of

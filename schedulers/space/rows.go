@@ -69,3 +69,11 @@ func NewRows(g *scheduler.Segment, reference core.ValID, by string) (*Rows, erro
 
 // Pitch is that of rows in steps of so many elements.
 func (r *Rows) Pitch(elements int64) Pitch { return r.PitchOf(r.Kept, elements, 1) }
+
+// Beside returns how many elements of t, which has one for a row, an access may have that are of rows next
+// to each other: as [Pitch] has them of elements of a row.
+func (r *Rows) Beside(t *Tensor) int64 {
+	kept := *t
+	kept.along = t.along[:r.Kept]
+	return kept.width(r.reach(&kept, 0))
+}
