@@ -15,12 +15,13 @@ type Decision struct {
 }
 
 // Concretize returns f with no Symbolic axis in what its outputs need, no
-// expand whose operand may have size 1, and no reshape whose dimensions cannot
-// be paired: sizes that decide such a thing are constants, with the values of
-// b. All other sizes stay symbols, so the result serves each binding that agrees
-// with the decisions, which are in ascending order of symbols. It is f itself if
-// there is nothing to decide. Ids of values and expressions keep their meaning,
-// and so do the streams of random operations.
+// expand whose operand may have size 1, no reshape whose dimensions cannot
+// be paired, and no dimension of an input, inside of others, that has size 1 in b and is
+// no broadcast: sizes that decide such a thing are constants, with the values of b. All
+// other sizes stay symbols, so the result serves each binding that agrees with the
+// decisions, which are in ascending order of symbols. It is f itself if there is
+// nothing to decide. Ids of values and expressions keep their meaning, and so do the
+// streams of random operations.
 //
 // Values of elements stay as they are, even those that are sizes elsewhere.
 func (f *Fusion) Concretize(b *Binding) (*Fusion, []Decision, error) {
@@ -28,12 +29,16 @@ func (f *Fusion) Concretize(b *Binding) (*Fusion, []Decision, error) {
 	var decisions []Decision
 	for round := 0; ; round++ {
 		var found []scalar.ID
-		g.undecided(round > 0, func(s scalar.ID) {
+		decide := func(s scalar.ID) {
 			if _, ok := decided[s]; !ok {
 				decided[s] = scalar.None
 				found = append(found, s)
 			}
-		})
+		}
+		if round == 0 {
+			f.ones(b, decide)
+		}
+		g.undecided(round > 0, decide)
 		if len(found) == 0 && round == 0 {
 			return f, nil, nil
 		} else if len(found) == 0 {
@@ -55,6 +60,28 @@ func (f *Fusion) Concretize(b *Binding) (*Fusion, []Decision, error) {
 			return nil, nil, err
 		}
 		g.frozen = true
+	}
+}
+
+// ones calls yield with the symbols that sizes of inputs are and that are 1 in b, of
+// dimensions that lie in memory inside of others with more elements: memory goes on over
+// them, which nobody could tell of a symbol, so that kernels of [64, 1, 4096] elements
+// would divide, and those of [4096, 1] have no vectors. An outermost dimension stays as it
+// is: one row takes the kernel of many.
+func (f *Fusion) ones(b *Binding, yield func(scalar.ID)) {
+	for _, v := range f.inputs {
+		if !f.vals[v].Tensor {
+			continue
+		}
+		isInside := false
+		for _, a := range f.vals[v].Domain.Allocation() {
+			s := f.Size(a)
+			n, err := b.Int(s)
+			if err == nil && n == 1 && isInside && f.scalars.Op(s) == scalar.Symbol {
+				yield(s)
+			}
+			isInside = isInside || err == nil && n > 1
+		}
 	}
 }
 

@@ -102,6 +102,17 @@ output %0
 %1 = reshape %0 new_shape=[%0.0, 2, 4]
 output %1
 `, []any{[]int64{1, 8}}, "", 0},
+		{"one element", `%0 = tensor f32 [-1, -1, -1] contiguity=[yes, yes, yes]
+%1 = tensor f32 [-1, -1] contiguity=[no, no]
+%2 = sum %0 dims=[0] keepdim=false dtype=f32
+%3 = add %2, %1
+output %3
+`, []any{[]int64{4, 1, 6}, []int64{1, 6}}, `%0 = tensor f32 [-1, 1, -1] contiguity=[yes, none, yes]
+%1 = tensor f32 [-1, -1] contiguity=[no, no]
+%2 = sum %0 dims=[0] keepdim=false dtype=f32
+%3 = add %2, %1
+output %3
+`, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g, decisions, f := concretized(t, test.text, test.inputs...)

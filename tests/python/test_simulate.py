@@ -162,3 +162,28 @@ def test_a_tensor_and_a_part_that_begins_where_it_does():
         fd.add_output(ops.add(ops.slice(sums, [0, 0], [1, 7]), sums))
     expected = torch.cumsum(x, 1)
     assert torch.equal(simulate(fd, x)[0], expected[:1] + expected)
+
+
+@pytest.mark.parametrize("shape", [(64, 1, 1024), (64, 1024, 1), (1, 64, 1024), (1023, 1, 64, 1), (65536, 1)])
+def test_dimensions_that_have_one_element_at_run_time(shape: tuple[int, ...]):
+    """Memory goes on over them, so that kernels have vectors and no division."""
+    x = torch.randn(shape)  # of which a thread has several elements
+    with FusionDefinition() as fd:
+        t = fd.define_tensor(shape=[-1] * len(shape), contiguity=[True] * len(shape))
+        fd.add_output(fd.ops.neg(t))
+    (out,) = simulate(fd, x)
+    assert torch.equal(out, -x)
+    kernel = fd.fec.get_cuda_kernel([x])
+    assert "move" in kernel
+    assert "fastDiv" not in kernel
+
+
+def test_one_column_is_sorted_as_a_row():
+    x = torch.randint(-5, 6, (300, 1))
+    with FusionDefinition() as fd:
+        t = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.Int)
+        fd.add_output(fd.ops.argsort(t, 0))
+    for rows in (300, 7):
+        (out,) = simulate(fd, x[:rows])
+        assert torch.equal(out, torch.argsort(x[:rows], dim=0, stable=True))
+    assert "call of torch" not in str(fd.explain([x]))
