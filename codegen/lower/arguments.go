@@ -177,7 +177,7 @@ func (a *arguments) constant(e scalar.ID) (scalar.Value, bool) {
 		if v, ok := table.ConstValue(a.root(s)); ok {
 			return v, nil
 		}
-		if n := a.exactly(s); n > 0 {
+		if n := a.exactly(s); n > 0 && !a.l.s.HasArguments() {
 			return scalar.Value{Type: table.Type(s), I: n}, nil
 		}
 		return scalar.Value{}, errVaries

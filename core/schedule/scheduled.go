@@ -130,6 +130,7 @@ type Scheduled struct {
 	least      []least // what else was promised of extents
 	phases     []Phase // how far rows are shifted
 	resident   int     // blocks that fit a multiprocessor at a time, at least; 0: nothing is asked
+	arguments  bool    // what is computed has arguments for scalars that are constants by promises
 
 	// verified is a mapping of s as it was, for the next call of Map; nil after an
 	// edit. What else may have changed since is compared: see takeMapping.
@@ -213,6 +214,13 @@ func (s *Scheduled) SetResidentBlocks(n int) { s.resident = n }
 
 // ResidentBlocks returns what [Scheduled.SetResidentBlocks] set.
 func (s *Scheduled) ResidentBlocks() int { return s.resident }
+
+// SetArguments has what is computed take scalars from arguments of the kernel though promises tell their
+// values, such as the length of rows that a sum is divided by.
+func (s *Scheduled) SetArguments() { s.arguments = true }
+
+// HasArguments reports whether [Scheduled.SetArguments] was called.
+func (s *Scheduled) HasArguments() bool { return s.arguments }
 
 // Loop returns the loop domain of v.
 func (s *Scheduled) Loop(v core.ValID) []core.AxisID {

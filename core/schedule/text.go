@@ -118,6 +118,9 @@ func (s *Scheduled) String() string { return s.Text(true) }
 // loops stem from their dimensions.
 func (s *Scheduled) Text(transforms bool) string {
 	var b strings.Builder
+	if s.arguments {
+		fmt.Fprintln(&b, "arguments for promised scalars")
+	}
 	if s.resident > 0 {
 		fmt.Fprintf(&b, "%d blocks of a multiprocessor\n", s.resident)
 	}

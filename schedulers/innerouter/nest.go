@@ -103,6 +103,9 @@ func (b *builder) schedule() error {
 	if err := b.widenStaged(); err != nil {
 		return err
 	}
+	// The branch of a division by an argument keeps ptxas from mixing what is before it with what is after. A layer norm
+	// backward of 16384 x 4096 bfloat16 takes 104.8 / 99.7 us on an H200 so, 113.4 / 109.1 divided by a constant.
+	s.SetArguments()
 	if err := s.InlineMost(nil, nil); err != nil {
 		return err
 	}
