@@ -314,7 +314,7 @@ func (b *builder) joinReduction(i, at int, mapping []int) []int {
 			want = append(want, u.sizes[d])
 		}
 	}
-	if total > limits.whole || total == 0 {
+	if g.chunked || total > limits.whole || total == 0 { // a tile of a chunked group has a part of what is folded
 		return nil
 	}
 	axes := g.axesFor(want, mapping)
