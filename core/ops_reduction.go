@@ -362,7 +362,7 @@ var WelfordOp = def(OpInfo{Name: "welford", Results: []string{"avg", "var_sum", 
 	Torch:     "(lambda a, d: (a.mean(d), ((a - a.mean(d, keepdim=True)) ** 2).sum(d), torch.ones_like(a).sum(d)))(arg.double(), dims)",
 	Doc: "The mean of the elements of arg along dims, the sum of the squares of their distances from it, and their number (of dtype Int). " +
 		"arg is floating-point; types narrower than Float are converted to Float, which the first two results are then. " +
-		"The mean of no elements is NaN. With infinities of one sign it is that infinity, as of mean(), and the sum of squares NaN. " +
+		"The mean of no elements is NaN. With infinities of one sign it is that infinity, as of torch.mean(), and the sum of squares NaN. Where the sum of all elements is beyond the range of the type a kernel may give an infinite mean. " +
 		"dims must name a dimension. " +
 		"The name is that of the method of B. P. Welford (1962), which needs one pass."})
 
@@ -440,7 +440,7 @@ var VarOp = def(variance("var", nil, "torch.var(arg, dims, correction=correction
 
 var VarMeanOp = def(variance("var_mean", []string{"var", "mean"}, "torch.var_mean(arg, dims, correction=correction, keepdim=keepdim)",
 	"The variance and the mean of the elements of arg along dims; see var."+varianceDoc+
-		" The mean with an infinity is that of mean(); torch's is NaN if a number follows the infinity.", true))
+		" The mean with an infinity is that of torch.mean(); torch.var_mean()'s is NaN if a number follows the infinity. Where the sum of all elements is beyond the range of the type a kernel may give an infinite mean.", true))
 
 func expandVariance(f *Fusion, op *OpInfo, args []Arg, mean bool) ([]ValID, error) {
 	v, err := wideOperand(f, op, args[0].Tensor)

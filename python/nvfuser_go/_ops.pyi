@@ -910,14 +910,16 @@ def var_mean(
     """The variance and the mean of the elements of arg along dims; see var. It is welford's sum of squares divided
     by max(n - correction, 0), where n is the number of elements; a division by 0 gives inf or NaN. arg is
     floating-point; types narrower than Float are converted to Float, and the result stays so. keepdim=True keeps a
-    reduced dimension with size 1. dims must name a dimension. The mean with an infinity is that of mean(); torch's is
-    NaN if a number follows the infinity."""
+    reduced dimension with size 1. dims must name a dimension. The mean with an infinity is that of torch.mean();
+    torch.var_mean()'s is NaN if a number follows the infinity. Where the sum of all elements is beyond the range of the
+    type a kernel may give an infinite mean."""
 
 def welford(arg: TensorView, dims: int | Sequence[int]) -> tuple[TensorView, TensorView, TensorView]:
     """The mean of the elements of arg along dims, the sum of the squares of their distances from it, and their
     number (of dtype Int). arg is floating-point; types narrower than Float are converted to Float, which the first two
-    results are then. The mean of no elements is NaN. With infinities of one sign it is that infinity, as of mean(), and
-    the sum of squares NaN. dims must name a dimension. The name is that of the method of B. P. Welford (1962), which
+    results are then. The mean of no elements is NaN. With infinities of one sign it is that infinity, as of
+    torch.mean(), and the sum of squares NaN. Where the sum of all elements is beyond the range of the type a kernel may
+    give an infinite mean. dims must name a dimension. The name is that of the method of B. P. Welford (1962), which
     needs one pass."""
 
 @overload
