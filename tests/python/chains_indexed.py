@@ -113,24 +113,25 @@ class Indexed(Chain):
         rest = math.prod(n for d, n in enumerate(v.own.shape) if d != dim)
         return [s for s in SIZES if rest * s <= self.most]
 
-    def gather(self, v: Value) -> None:
-        x, dim = v.own, self.dim_of(v)
-        if dim is None:
-            return
+    def positions_in(self, v: Value, dim: int) -> Value:
+        """Positions along dim of v, with sizes of at most its own along others."""
+        x = v.own
         shape = [self.draw(sorted({n, n - (n > 1), min(n, 1)})) for n in x.shape]
         shape[dim] = self.draw(self.along(v, dim))
+        return self.positions(shape, x.shape[dim], lambda i: within(i.shape, x.shape, dim))
 
-        index = self.positions(shape, x.shape[dim], lambda i: within(i.shape, x.shape, dim))
+    def gather(self, v: Value) -> None:
+        dim = self.dim_of(v)
+        if dim is None:
+            return
+        index = self.positions_in(v, dim)
         self.add_view([v, index], f"ops.gather({v.t}, {index.t}, {dim})", f"looked_up({v.x}, {index.x}, {dim})")
 
     def scatter(self, v: Value) -> None:
         x, dim = v.own, self.dim_of(v)
         if dim is None:
             return
-        shape = [self.draw(sorted({n, n - (n > 1), min(n, 1)})) for n in x.shape]
-        shape[dim] = self.draw(self.along(v, dim))
-
-        index = self.positions(shape, x.shape[dim], lambda i: within(i.shape, x.shape, dim))
+        index = self.positions_in(v, dim)
 
         there = [w for w in self.values if w.own.dtype == x.dtype and within(index.own.shape, w.own.shape)]
         if there and self.draw([True, True, False]):
