@@ -15,6 +15,7 @@ import nvfuser_go
 OURS, AGAIN = "nvfuser_go", "nvfuser_go again"
 EAGER, COMPILED, NVFUSER = "eager", "torch.compile", "nvFuser"
 PEERS = (EAGER, COMPILED, NVFUSER)
+STATIC = "static sizes"  # our kernel of a definition for the sizes of the inputs alone; only where it is asked for
 COPIES = ("copy_", "copy kernel")
 BY_HAND = "by hand: "  # and the name of a kernel
 
@@ -40,9 +41,9 @@ def other_package() -> ModuleType | None:
         return None
 
 
-def fused(package: ModuleType, program: Program) -> Callable:
+def fused(package: ModuleType, program: Program, static_sizes: bool = False) -> Callable:
     """A call of the program as a fusion of `package`."""
-    fd = program.fusion(package)
+    fd = program.fusion(package, static_sizes)
     if program.inputs:
         return fd.execute
     return lambda inputs: fd.execute(inputs, device="cuda")
@@ -67,6 +68,7 @@ def compiled(program: Program) -> Callable:
 def makers(peers: Sequence[str]) -> dict[str, Callable[[Program], Callable]]:
     """By column, what makes a call of inputs from a program; of peers, those that are asked for and there are."""
     found = {OURS: lambda program: fused(nvfuser_go, program), EAGER: eager, COMPILED: compiled}
+    found[STATIC] = lambda program: fused(nvfuser_go, program, static_sizes=True)
     if NVFUSER in peers and (package := other_package()):
         found[NVFUSER] = lambda program: fused(package, program)
     return {name: make for name, make in found.items() if name == OURS or name in peers}

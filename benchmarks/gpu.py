@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from columns import AGAIN, BY_HAND, COPIES, EAGER, OURS, PEERS, columns, copies, makers
+from columns import AGAIN, BY_HAND, COPIES, EAGER, OURS, PEERS, STATIC, columns, copies, makers
 from counters import counters
 from first_call import series
 from handwritten import KERNELS, Driver, Handwritten
@@ -83,7 +83,7 @@ def line(name: str, row: dict) -> str:
         times = "/".join(f"{found[state]['p50']:.1f}" for state in STATES)
         return f"{times + wrong:>15}"
 
-    hand = [x for x in row["columns"] if x.startswith(BY_HAND)]
+    hand = [x for x in row["columns"] if x == STATIC or x.startswith(BY_HAND)]
     shares = [share(row, OURS if OURS in row["columns"] else EAGER, state) for state in STATES]
     percent = "/".join("-" if x is None else f"{100 * x:.1f}" for x in shares)
     noise = "/".join(f"{100 * x:.1f}" for x in row["noise"].values())
@@ -182,7 +182,7 @@ def parsed(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the names of the rows")
     parser.add_argument("--rows", metavar="REGEX", help="only rows whose names have this")
     parser.add_argument("--quick", action="store_true", help="a few rows and rounds, in 90 seconds; writes no file")
-    parser.add_argument("--peers", default=",".join(PEERS), help="which of eager,torch.compile,nvFuser to run (all)")
+    parser.add_argument("--peers", default=",".join(PEERS), help=f"which of {','.join(PEERS)} to run (all), or {STATIC}: ours of static sizes")
     parser.add_argument(
         "--handwritten", type=Path, metavar="DIR", help="kernels to time: see benchmarks/handwritten.py"
     )
@@ -198,7 +198,7 @@ def parsed(argv: list[str]) -> argparse.Namespace:
     arguments.peers = arguments.peers.split(",") if arguments.peers else []
     arguments.only = arguments.only.split(",")
     for what, given, known in (
-        ("--peers", arguments.peers, PEERS),
+        ("--peers", arguments.peers, (*PEERS, STATIC)),
         ("--only", arguments.only, ("rows", "host", "first")),
     ):
         if unknown := set(given) - set(known):

@@ -29,10 +29,11 @@ class Program:
     writes: tuple[int, ...] = ()
     arguments: tuple[Any, ...] = ()
 
-    def fusion(self, package: ModuleType = nvfuser_go) -> Any:
-        """The FusionDefinition of `package`, which is nvfuser_go or another with the same interface."""
+    def fusion(self, package: ModuleType = nvfuser_go, static_sizes: bool = False) -> Any:
+        """The FusionDefinition of `package`, which is nvfuser_go or another with the same interface; for the sizes of
+        the inputs alone if `static_sizes`."""
         with package.FusionDefinition() as fd:
-            tensors = [fd.from_pytorch(x) for x in self.inputs]
+            tensors = [fd.from_pytorch(x, static_sizes) for x in self.inputs]
             outputs = self.define(fd, package.DataType, *(tensors or self.arguments))
             outputs = outputs if isinstance(outputs, list) else [outputs]
             for i, output in enumerate(outputs):

@@ -24,7 +24,7 @@ type ExplainedSegment struct {
 	About      string   `json:"about"`      // who computes what from what
 	Answers    []Answer `json:"answers"`    // of schedulers in the order in which they are asked, and of who refused later
 	Parameters string   `json:"parameters"` // of the kernel; "": there is none
-	Others     []string `json:"others"`     // parameters that were thought to be slower
+	Others     []string `json:"others"`     // parameters that were thought to be slower, or cannot be: then with why
 	Memory     *Traffic `json:"memory"`     // of the kernel; null: there is none
 }
 
@@ -63,6 +63,8 @@ func (m *made) explain() Explanation {
 				case c.kernel == nil: // it failed to be made
 				case k == c.taken:
 					s.Parameters = params.String()
+				case c.passed[k] != "":
+					s.Others = append(s.Others, params.String()+": "+c.passed[k])
 				default:
 					s.Others = append(s.Others, params.String())
 				}

@@ -23,6 +23,7 @@ type compiled struct {
 	scheduler  string             // that made the schedule; "": the caller did
 	candidates []scheduler.Params // of it
 	taken      int                // of the candidates
+	passed     map[int]string     // by candidate: why it cannot be made, of those before the taken one
 	refusals   []core.Refusal     // of the schedulers that were asked before
 
 	*lowered
@@ -73,11 +74,18 @@ func (c *compiled) take(k int) scheduler.Params {
 func (c *compiled) compile(by scheduler.Scheduler, g *scheduler.Segment, first int, load func() error) error {
 	what := "no schedule of this fusion can be lowered"
 	var refusals []core.Refusal
+	pass := func(found []core.Refusal) {
+		refusals = append(refusals, found...)
+		if len(found) > 0 {
+			c.passed[c.taken] = found[0].Sentence
+		}
+	}
+	c.passed = map[int]string{}
 	for k := range c.candidates {
 		p := c.take(first + k)
 		var err error
 		if c.s, err = by.Apply(g, p); err != nil {
-			refusals = append(refusals, scheduler.RefusalsOf(c.scheduler, err)...)
+			pass(scheduler.RefusalsOf(c.scheduler, err))
 			continue
 		}
 		err = c.lowerTo()
@@ -91,7 +99,7 @@ func (c *compiled) compile(by scheduler.Scheduler, g *scheduler.Segment, first i
 		if !errors.As(err, &refused) {
 			return err
 		}
-		refusals = append(refusals, refused.Refusals...)
+		pass(refused.Refusals)
 	}
 	return &core.Unsupported{What: what, Refusals: slices.Compact(refusals)}
 }

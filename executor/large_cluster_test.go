@@ -66,6 +66,24 @@ func TestLargeClusters(t *testing.T) {
 	require.Greater(t, len(plan.Device.Launches), 1)
 }
 
+// TestPassedOver has an explanation say why parameters before those that were chosen cannot be.
+func TestPassedOver(t *testing.T) {
+	d := h100s(1)
+	d.Clusters = func(cudadrv.LargeCluster) int { return 0 }
+	inputs := []executor.Input{onDevice(0, 0x1000, []int64{512, 1 << 18}, []int64{1 << 18, 1})}
+	e, err := deviceExecutor(t, d, softmaxText).Explain(inputs, executor.Options{}, nil)
+	requireNoError(t, err)
+	require.Len(t, e.Segments, 1)
+	s := e.Segments[0]
+	require.Contains(t, s.Parameters, "in each of 8 blocks")
+	require.NotEmpty(t, s.Others)
+	require.Regexp(t, `in each of 16 blocks.*: .*cluster`, s.Others[0])
+	for _, other := range s.Others[1:] { // these were not tried
+		require.Equal(t, 1, strings.Count(other, ": "))
+	}
+	require.Contains(t, e.String(), s.Others[0])
+}
+
 // TestNewerClusters has no more than 8 blocks in a cluster where more was not tried.
 func TestNewerClusters(t *testing.T) {
 	d := h100s(1)

@@ -209,6 +209,9 @@ func (a *arguments) integer(h kir.HostValue, name string) index {
 	if h.Scalar != scalar.None {
 		facts = a.l.f.Scalars().Facts(h.Scalar)
 		facts.Lo = max(facts.Lo, a.promised(h.Scalar, a.l.s.Least))
+		if most := a.promised(h.Scalar, a.l.s.Most); most > 0 {
+			facts.Hi = min(facts.Hi, most)
+		}
 	}
 	if h.Stride >= 0 {
 		facts.Lo = 0

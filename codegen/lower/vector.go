@@ -97,6 +97,9 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 			src.Span = kir.InMemory
 			lane.s = l.b.If(l.t.Bool(true), func() {
 				l.b.Add(kir.Move{Dst: dst, Src: src, Cache: l.plainCacheOf(v), Guarded: true, Guard: there})
+				if all := l.allInside(src); all != scalar.None {
+					there = l.t.Or(all, there)
+				}
 				if width <= testedPair {
 					l.oneByOne(lane, there)
 				} else {
@@ -326,6 +329,26 @@ func (l *lowering) isThere(all whole, x lane, dst, src kir.Access) (there scalar
 	inside := l.t.Le(l.t.Add(src.Index, l.t.Int(int64(src.Width))), from.Size)
 	return l.t.And(some, l.t.Or(l.all(l.conditions(isBelow(all.tests))), inside)), true
 }
+
+// allInside returns a condition that all threads of a block have in common, under which memory does not end within
+// what any of them loads from src on: what it cannot load as a vector is then known to be nothing without a branch
+// of each thread. None: none is known. A softmax of 65536 rows of 1,023 bfloat16 took 68.0 / 66.3 us of an H200 without it
+// (second cache dirty / clean), and 66.8 / 64.6 so (a copy 66.9 / 63.5).
+func (l *lowering) allInside(src kir.Access) scalar.ID {
+	first := l.t.Substitute(src.Index, func(symbol scalar.ID) (scalar.ID, bool) {
+		s := &l.b.Kernel().Symbols[l.t.Tag(symbol).Val]
+		return l.t.Int(l.t.Facts(symbol).Lo), s.Kind == kir.ThreadIdx || s.Kind == kir.LoopIndex
+	})
+	most := l.t.Facts(l.t.Sub(src.Index, first)).Hi
+	if first == src.Index || most > mostApart {
+		return scalar.None
+	}
+	end := l.t.Add(first, l.t.Int(most+int64(src.Width)))
+	return l.t.Le(end, l.b.Kernel().Buffers[src.Buffer].Size)
+}
+
+// mostApart is how many elements what a block loads at a time is apart at most, for it to have a condition of its own.
+const mostApart = 1 << 20
 
 // oneByOne emits copies of those elements of a vector that exist, where they were not loaded
 // because there holds; None: none were.

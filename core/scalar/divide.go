@@ -292,9 +292,10 @@ func (t *Table) splitBySum(s sum, d ID) ([]part, sum, bool) {
 	return q, r, len(q) > 0 && r.size() < s.size() && r.plain()
 }
 
-// plain reports whether the coefficients of s are small.
+// plain reports whether the coefficients of s are so small that none of a few products of two overflows. They are
+// strides where sizes are constants: those of matrices that are tiled are above 2^20.
 func (s *sum) plain() bool {
-	const limit = 1 << 20
+	const limit = 1 << 30
 	small := func(n int64) bool { return -limit < n && n < limit }
 	return small(s.constant) && !slices.ContainsFunc(s.terms, func(x term) bool { return !small(x.coef) })
 }

@@ -142,20 +142,26 @@ func (s *Scheduled) Least(extent scalar.ID) int64 {
 	return n
 }
 
-// Exactly returns how many elements axes of an extent have, if what was promised says so:
-// no fewer than as many as SplitWhole allows; else 0.
-func (s *Scheduled) Exactly(extent scalar.ID) int64 {
-	n, exact := s.Least(extent), int64(0)
-	if n == 0 {
-		return 0
-	}
+// Most returns how many elements axes of an extent have at most, as SplitWhole was promised of them or
+// of what AlignRows made longer; 0: nothing was.
+func (s *Scheduled) Most(extent scalar.ID) int64 {
+	n, t := int64(0), s.f.Scalars()
 	s.eachPromise(func(_ core.ValID, of scalar.ID, most int64) error {
-		if of == extent && most == n {
-			exact = n
+		if longer, isConst := t.ConstInt(t.Sub(of, extent)); isConst && (n == 0 || most-longer < n) {
+			n = most - longer
 		}
 		return nil
 	})
-	return exact
+	return n
+}
+
+// Exactly returns how many elements axes of an extent have, if what was promised says so:
+// no fewer than as many as SplitWhole allows; else 0.
+func (s *Scheduled) Exactly(extent scalar.ID) int64 {
+	if n := s.Least(extent); n > 0 && n == s.Most(extent) {
+		return n
+	}
+	return 0
 }
 
 // CheckPromises fails if the sizes of b break what was promised by SplitWhole, of the

@@ -35,7 +35,7 @@ class ExplainedSegment:
     about: str
     answers: tuple[Answer, ...]
     parameters: str  # of the kernel; empty if there is none
-    others: tuple[str, ...]  # parameters that were thought to be slower
+    others: tuple[str, ...]  # parameters that were thought to be slower, or cannot be: then with why
     memory: Traffic | None  # of the kernel
 
 
