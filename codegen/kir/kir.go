@@ -329,7 +329,7 @@ type (
 	Opaque struct{ Buffer BufferID }
 
 	// UnderWay has all loads before it under way before what follows waits for one of
-	// them. Buffer is any one in global memory. It does nothing else.
+	// them, and none that follows before. Buffer is any one in global memory. It does nothing else.
 	UnderWay struct{ Buffer BufferID }
 
 	// AsyncCommit closes the group of the thread's copies since the last one.

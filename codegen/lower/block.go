@@ -38,6 +38,10 @@ func (l *lowering) combineParts(list []*exchange) error {
 		return err
 	}
 	m.block()
+	if l.s.IsApart() {
+		isGlobal := func(b kir.Buffer) bool { return b.Space == kir.Global }
+		l.b.Add(kir.UnderWay{Buffer: kir.BufferID(slices.IndexFunc(l.b.Kernel().Buffers, isGlobal))})
+	}
 	m.forget()
 	if len(m.blocks) == 0 {
 		return nil

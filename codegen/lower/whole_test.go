@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"nvfuser_go/codegen/kir"
 	"nvfuser_go/codegen/sim"
 	"nvfuser_go/codegen/trial"
 	"nvfuser_go/core"
@@ -107,5 +108,29 @@ output %1
 		all, err := trial.Want(f, r.Inputs, r.Random)
 		must(t, err)
 		require.Empty(t, fusionfuzz.Difference(all[0], got[0], 1e-6))
+	}
+}
+
+// What is loaded after an exchange of threads that is apart is not under way before it.
+func TestExchangesApart(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		s, f := heldRows(t, "-1", 0)
+		if apart {
+			s.SetApart()
+		}
+		k, err := checkWith(s, f, fusionfuzz.Inputs(f, 3, []int64{5, 37}), Options{})
+		require.NoError(t, err)
+		exchanged, after := false, 0
+		k.Body.Walk(func(s kir.Statement) {
+			switch s := s.(type) {
+			case kir.Assign:
+				exchanged = exchanged || k.Values[s.Value].Kind == kir.Shuffle
+			case kir.UnderWay:
+				require.True(t, exchanged)
+				after++
+			}
+		})
+		require.True(t, exchanged)
+		require.Equal(t, map[bool]int{true: 1}[apart], after)
 	}
 }

@@ -131,6 +131,7 @@ type Scheduled struct {
 	phases     []Phase // how far rows are shifted
 	resident   int     // blocks that fit a multiprocessor at a time, at least; 0: nothing is asked
 	arguments  bool    // what is computed has arguments for scalars that are constants by promises
+	apart      bool    // what follows an exchange of a block's threads is not mixed with what is before it
 
 	// verified is a mapping of s as it was, for the next call of Map; nil after an
 	// edit. What else may have changed since is compared: see takeMapping.
@@ -210,17 +211,24 @@ func (s *Scheduled) Fusion() *core.Fusion { return s.f }
 // SetResidentBlocks asks for so many blocks to fit a multiprocessor at a time, at least;
 // 0 asks for nothing. It bounds the registers of a thread, and lets a compiler use that
 // many: without it one may have loads wait for each other to save registers.
-func (s *Scheduled) SetResidentBlocks(n int) { s.resident = n }
+func (s *Scheduled) SetResidentBlocks(n int) { s.resident, s.verified = n, nil }
 
 // ResidentBlocks returns what [Scheduled.SetResidentBlocks] set.
 func (s *Scheduled) ResidentBlocks() int { return s.resident }
 
 // SetArguments has what is computed take scalars from arguments of the kernel though promises tell their
 // values, such as the length of rows that a sum is divided by.
-func (s *Scheduled) SetArguments() { s.arguments = true }
+func (s *Scheduled) SetArguments() { s.arguments, s.verified = true, nil }
 
 // HasArguments reports whether [Scheduled.SetArguments] was called.
 func (s *Scheduled) HasArguments() bool { return s.arguments }
+
+// SetApart keeps a compiler from mixing what follows an exchange of a block's threads with what is before it:
+// it would take registers for loads long before they are needed.
+func (s *Scheduled) SetApart() { s.apart, s.verified = true, nil }
+
+// IsApart reports whether [Scheduled.SetApart] was called.
+func (s *Scheduled) IsApart() bool { return s.apart }
 
 // Loop returns the loop domain of v.
 func (s *Scheduled) Loop(v core.ValID) []core.AxisID {

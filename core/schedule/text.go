@@ -121,6 +121,9 @@ func (s *Scheduled) Text(transforms bool) string {
 	if s.arguments {
 		fmt.Fprintln(&b, "arguments for promised scalars")
 	}
+	if s.apart {
+		fmt.Fprintln(&b, "exchanges apart")
+	}
 	if s.resident > 0 {
 		fmt.Fprintf(&b, "%d blocks of a multiprocessor\n", s.resident)
 	}

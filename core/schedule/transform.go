@@ -127,7 +127,7 @@ func (s *Scheduled) PromiseLeast(v core.ValID, axis int, number int64) error {
 	if n, isConst := s.f.Scalars().ConstInt(extent); isConst && n < number {
 		return core.InvalidArgumentf("promise_least(): %s has %d elements, fewer than %d", s.axisText(v, at), n, number)
 	}
-	s.least = append(s.least, least{extent, number})
+	s.least, s.verified = append(s.least, least{extent, number}), nil
 	return nil
 }
 

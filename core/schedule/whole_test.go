@@ -120,3 +120,20 @@ output %7
 	_, err := s.Recompute(tv(s, 5), nil)
 	require.EqualError(t, err, "recompute(): tv5 is inlined; cache before inlining")
 }
+
+// What is promised of the most elements of an extent is known of it where memory is aligned before too.
+func TestMost(t *testing.T) {
+	for width, want := range map[int64]int64{0: 48, 2: 47, 8: 41} {
+		s := parsed(t, "%0 = tensor f32 [-1, -1] contiguity=[yes, yes]\n%1 = neg %0\noutput %1\n")
+		out := tv(s, 1)
+		columns := s.Fusion().Axis(s.Loop(out)[1]).Extent
+		require.Zero(t, s.Most(columns))
+		if width > 0 {
+			require.NoError(t, s.AlignRows(out, 0, 1, width))
+		}
+		require.NoError(t, s.SplitWhole(out, 1, 48))
+		require.Equal(t, want, s.Most(columns))
+		require.Zero(t, s.Most(s.Fusion().Axis(s.Loop(out)[0]).Extent))
+		require.Zero(t, s.Exactly(columns))
+	}
+}

@@ -11,8 +11,7 @@ import (
 // What is known of rows in registers of an H100.
 const (
 	fewElements     = 32       // of a thread, of whatever it holds
-	mostElements    = 64       // that it may have where a warp has a row
-	wideVector      = 8        // elements of 2 bytes that an access has at most
+	mostElements    = 64       // that it may have where a warp has a row, or an exchange computes little
 	alignedVector   = 2        // elements of a step that begins where memory is aligned
 	leastSectors    = 32       // of a row, at least, whose steps begin with one
 	sectorSteps     = 18       // of a thread then, at most, of pairs that nothing exponential is computed of, or of single elements of 4 bytes
@@ -33,6 +32,8 @@ const (
 	spreadSteps     = 2        // of a thread of them, at least
 	largeBlock      = 512      // threads up to which a row has more of them rather than more elements for each
 	joinedBlocks    = 3        // of a processor, at least, where they have half the threads
+	smallBlocks     = 32       // the same where these are less than those of a block of a cluster
+	apartThreads    = 256      // of a block whose loads wait for what is reduced before, at least
 	pairRegisters   = 80       // of a thread that has two rows, at most
 	alignedPairs    = 64       // threads of a row, at most, of which each has two that begin where memory is aligned
 	pairRows        = 32       // blocks of a processor, at least, where a thread has two rows
@@ -405,11 +406,12 @@ func (a *analysis) mostSteps(p Params) int64 {
 }
 
 // halve gives a row of a block twice the threads with half the elements each, where none
-// becomes idle: that leaves registers for loads. Not where steps begin where memory is aligned,
+// is idle: that leaves registers for loads. Not where steps begin where memory is aligned,
 // unless an exchange computes much: of a layer norm of 8192 x 8191 bfloat16 an element takes
 // 24.6 instructions with 512 threads and 19.6 with 256, and it is instructions that bound.
 func (a *analysis) halve(p *Params) {
-	if p.Cluster > 1 || p.Threads <= warp || p.Aligned > 1 && !a.facts.isOnline || p.isInSectors() && !a.isNarrow() {
+	isWhole := p.Aligned > 0 || p.capacity() == a.rows.Length
+	if !isWhole || p.Cluster > 1 || p.Threads <= warp || p.Aligned > 1 && !a.facts.isOnline || p.isInSectors() && !a.isNarrow() {
 		return
 	}
 	for p.Threads < largeBlock && 2*p.Steps*p.Vector > fewElements && p.Steps%2 == 0 {
@@ -417,16 +419,33 @@ func (a *analysis) halve(p *Params) {
 	}
 }
 
-// join undoes that where an exchange computes little and large blocks have much of a row: three
-// of half the threads are on a processor, of which some load while others exchange. A layer
-// norm of 8192 x 16384 bfloat16 takes 134.7 / 130.9 us on an H200 so, 138.3 / 134.6 with 512
-// threads; a softmax 155 and 132.
+// join gives rows that are read in vectors half the threads, with more elements each, as long as these have registers,
+// where an exchange computes little: more blocks are on a processor then, of which some load while others exchange,
+// and fewer steps are idle. In us on an H200 (second cache dirty / clean), of layer norms of as many rows of bfloat16 as
+// have 134 MB, with half the elements for a thread at most and so: of 4608 columns 78.3 / 74.1 and 67.9 / 65.1, 6656
+// 105.0 / 100.0 and 67.9 / 63.0, 8192 72.5 / 69.6 and 66.8 / 63.2, 10240 86.1 / 82.4 and 67.5 / 64.8, 12288 79.6 / 78.1 and
+// 68.7 / 64.4, of 16384 float32 73.4 / 71.2 and 67.7 / 64.5, with weights of float32 of 8192 91.9 / 88.0 and 69.2 / 65.7; a
+// softmax backward of 8192 77.8 / 74.2 and 66.5 / 63.7. RMS norms take as long. A softmax of 12288 takes 66.9 / 63.3, and 73.7 /
+// 69.4 so; a layer norm of 2048 x 4096 13.3 / 11.5 with 256 threads, and 14.2 / 11.9 with 128.
 func (a *analysis) join(p *Params, device scheduler.Device) {
-	isLarge := p.Threads == largeBlock && p.Cluster == 1 && !p.Shared && p.Vector == wideVector && p.Steps*p.Vector == fewElements
-	if isLarge && !a.facts.isOnline && a.rows.Count >= joinedBlocks*int64(device.Processors) {
-		p.Threads /= 2
-		p.Steps = buckets.Of(scheduler.CeilDiv(scheduler.CeilDiv(a.rows.Length, p.Vector), p.Threads))
+	if a.facts.isOnline || a.facts.isMoments || p.Cluster > 1 || p.Shared || p.Aligned > 0 || p.Each > 1 || !a.isInVectors(*p) || a.rows.Count < joinedBlocks*int64(device.Processors) {
+		return
 	}
+	held := max(a.facts.held[p.holding()].registers, 1)
+	for p.Threads > clusterThreads || p.Threads > block && a.rows.Count >= smallBlocks*int64(device.Processors) {
+		steps := buckets.Of(scheduler.CeilDiv(scheduler.CeilDiv(a.rows.Length, p.Vector), p.Threads/2))
+		if steps*p.Vector*held > mostElements {
+			break
+		}
+		p.Threads, p.Steps = p.Threads/2, steps
+	}
+	p.Rows = a.rowsOf(*p, device)
+	p.Apart = p.Threads >= apartThreads && p.Steps*p.Vector == mostElements && p.capacity() == a.rows.Length && a.isNarrow()
+}
+
+// isInVectors reports whether some input has steps of p in accesses as wide as there are.
+func (a *analysis) isInVectors(p Params) bool {
+	return slices.ContainsFunc(a.rows.Tensors, func(t space.Tensor) bool { return !t.IsOutput && t.Bytes*p.Vector == accessBytes })
 }
 
 // registersOf estimates the registers of a thread.

@@ -141,6 +141,7 @@ type Params struct {
 	Early   bool              // what all rows have in common is loaded before they are reduced
 	Across  bool              // rows that share elements come one after another, not those next to each other in memory
 	Once    bool              // loads take no place in the first cache
+	Apart   bool              // what rows have in common is not loaded before they are reduced
 
 	Resident int64 // blocks of a processor that registers are to leave room for; 0: any number
 }
@@ -177,6 +178,9 @@ func (p Params) String() string {
 	}
 	if p.Once {
 		early += ", past the first cache"
+	}
+	if p.Apart {
+		early += ", what rows have in common loaded last"
 	}
 	resident := ""
 	if p.Resident > 0 {

@@ -86,6 +86,9 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	if p.Resident > 0 {
 		s.SetResidentBlocks(int(p.Resident))
 	}
+	if p.Apart {
+		s.SetApart()
+	}
 	tensors := s.Tensors()
 	if p.Early {
 		tensors = slices.DeleteFunc(slices.Clone(tensors), func(v core.ValID) bool { return isFirstCopy(s.Fusion(), phases, v) })
