@@ -182,7 +182,11 @@ def parsed(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the names of the rows")
     parser.add_argument("--rows", metavar="REGEX", help="only rows whose names have this")
     parser.add_argument("--quick", action="store_true", help="a few rows and rounds, in 90 seconds; writes no file")
-    parser.add_argument("--peers", default=",".join(PEERS), help=f"which of {','.join(PEERS)} to run (all), or {STATIC}: ours of static sizes")
+    parser.add_argument(
+        "--peers",
+        default=",".join(PEERS),
+        help=f"which of {','.join(PEERS)} to run (all), or {STATIC}: ours of static sizes",
+    )
     parser.add_argument(
         "--handwritten", type=Path, metavar="DIR", help="kernels to time: see benchmarks/handwritten.py"
     )

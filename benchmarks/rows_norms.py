@@ -41,6 +41,8 @@ ROWS: list[Row] = [
     rms_norm(2048, 131072),
     rms_norm(64, 8192),
     layer_norm(16384, 4096),
+    layer_norm(16384, 8192),
+    layer_norm(8192, 10240),
     layer_norm(8192, 16384),
     layer_norm(65536, 1023),
     layer_norm(4096, 65536),

@@ -60,6 +60,7 @@ def total(name: str, elements: int, dtype: torch.dtype) -> Row:
 
 ROWS: list[Row] = [
     softmax(8192, 8192),
+    softmax(16384, 6656),
     softmax(32768, 256),
     softmax(131072, 1024),
     softmax(524288, 512),
@@ -84,6 +85,7 @@ ROWS: list[Row] = [
     ),
     row("log-softmax bf16", formulas.softmax(BF16, log=True), (16384, 4096), (3, 41), row_gate(4096)),
     row("softmax backward bf16", formulas.softmax_backward(), (16384, 4096), (3, 40), REPORTED),
+    row("softmax backward bf16", formulas.softmax_backward(), (8192, 8192), (3, 40), REPORTED),
     row("softmax backward bf16", formulas.softmax_backward(), (2048, 131072), (3, 40), REPORTED),
     row("softmax of the middle f32", formulas.softmax(F32, "BMN", 1), (64, 128, 4096), (2, 5, 16), REPORTED),
     cross_entropy(4096, 131072),
