@@ -25,7 +25,9 @@ const (
 	outerFlight  = 128      // the same of an outer reduction
 	blockFlight  = 32 << 10 // bytes that a processor has asked for at a time, at least
 	mostUnroll   = 8
-	mostEach     = 8 // short rows of a thread at a time
+	singleUnroll = 9  // the same of single elements of short rows
+	shortBytes   = 40 // of a row that a thread has, at most
+	mostEach     = 8  // short rows of a thread at a time
 	warp         = 32
 
 	widestVector = 16 // elements
@@ -236,6 +238,9 @@ func (l *layout) inner(e, read, least int64, device scheduler.Device) Params {
 	}
 	p.Unroll = clamp(floor2(vectors/p.Lanes), 1, most)
 	p.Each = 1
+	if !l.isHeavy && device.HasMany(l.kept/innerBlock) {
+		l.hasten(&p, vectors, read, most)
+	}
 	for p.Lanes <= warp && vectors <= p.Lanes*p.Unroll && 2*p.Each*p.Unroll*read <= flight && p.Each < mostEach && device.HasMany(l.kept/(2*p.Each*p.Rows)) {
 		p.Each *= 2
 	}
@@ -249,6 +254,26 @@ func (l *layout) inner(e, read, least int64, device scheduler.Device) Params {
 		}
 	}
 	return p
+}
+
+// hasten lets threads load all of a short row at once, of which they take vectors of so many bytes, most at a time, and
+// fewer threads if these are single elements or few bytes in all. In us on an H200 (second cache dirty and clean), in
+// powers of two of steps by 8 threads, and a copy of as many bytes: sums of bfloat16 of 80 columns 41.2 / 34.4, 53.5 / 48.5,
+// 38.9 / 36.3, of 96 41.0 / 34.8, 53.6 / 47.0, 40.3 / 37.1, of 100 41.1 / 34.1, 47.1 / 41.7, 39.9 / 36.1, of 3 53.3 / 47.3,
+// 108.3 / 105.2, 49.3 / 45.9, of 33 51.4 / 44.8, 73.4 / 70.3, 40.4 / 38.0.
+func (l *layout) hasten(p *Params, vectors, read, most int64) {
+	steps := func(lanes int64) int64 { return scheduler.CeilDiv(vectors, lanes) }
+	if p.Vector == 1 && p.Rows > 1 {
+		most = singleUnroll
+		for p.Lanes > 1 && p.Lanes <= fewestLanes && steps(p.Lanes/2) <= most {
+			p.Lanes, p.Rows = p.Lanes/2, 2*p.Rows
+		}
+	} else if p.Rows > 1 && vectors*read <= shortBytes {
+		p.Lanes, p.Rows = 1, innerBlock
+	}
+	if n := steps(p.Lanes); p.Lanes <= fewestLanes && n <= most {
+		p.Unroll = n
+	}
 }
 
 // innerAligned returns the parameters for steps of e elements that begin where memory is aligned,
