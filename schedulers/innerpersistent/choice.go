@@ -10,44 +10,43 @@ import (
 
 // What is known of rows in registers of an H100.
 const (
-	fewElements     = 32       // of a thread, of whatever it holds
-	mostElements    = 64       // that it may have where a warp has a row, or an exchange computes little
-	alignedVector   = 2        // elements of a step that begins where memory is aligned
-	leastSectors    = 32       // of a row, at least, whose steps begin with one
-	sectorSteps     = 18       // of a thread then, at most, of pairs that nothing exponential is computed of, or of single elements of 4 bytes
-	sectorThreads   = 256      // from which on it may have so many of the latter
-	wideSteps       = 8        // of a thread, if each is one element of 4 bytes or more: a warp covers a line with it
-	leastSteps      = 16       // of a thread that it may have, if each is one element
-	mostSteps       = 32       // the same, if they load few bytes
-	stepBytes       = 64       // that a thread loads for its row, where it has more than the least
-	mostRows        = 8        // of a block, of which a multiple may be known
-	warp            = 32       // threads up to which a row needs no barrier
-	shortRow        = 2048     // elements up to which a warp has a row
-	block           = 128      // threads of a block, at least
-	smallRows       = 128      // the same of rows that are less than a warp's
-	warpRows        = 64       // the same of rows of a warp, in vectors
-	aloneBytes      = 128      // that a thread holds, from which on a warp is a block
-	aloneRows       = 128      // of a processor, at least, where it is
-	spreadThreads   = 512      // of a processor, at most, that few rows get
-	spreadSteps     = 2        // of a thread of them, at least
-	largeBlock      = 512      // threads up to which a row has more of them rather than more elements for each
-	joinedBlocks    = 3        // of a processor, at least, where they have half the threads
-	smallBlocks     = 32       // the same where these are less than those of a block of a cluster
-	apartThreads    = 256      // of a block whose loads wait for what is reduced before, at least
-	pairRegisters   = 80       // of a thread that has two rows, at most
-	alignedPairs    = 64       // threads of a row, at most, of which each has two that begin where memory is aligned
-	pairRows        = 32       // blocks of a processor, at least, where a thread has two rows
-	mostGathered    = 4        // rows of a thread at a time where they alone are reduced
-	gatheredBytes   = 64       // that it loads for them then, at most
-	gatheredThreads = 1024     // of a processor then, at least
-	leastPassed     = 128      // bytes of a row whose loads take no place in the first cache then, at least: a line
-	mostPassed      = 512      // the same at most
-	fewestThreads   = 4        // of a row of pairs that begin where memory is aligned, where it is reduced alone
-	pairSteps       = 8        // of a thread of it, at least
-	shortThreads    = 256      // of a row that is reduced to a mean and a variance alone, at most
-	registers       = 64 << 10 // of a processor
-	baseRegisters   = 32       // that a thread has beside what it holds
-	mostRegisters   = 128
+	fewElements   = 32       // of a thread, of whatever it holds
+	mostElements  = 64       // that it may have where a warp has a row, or an exchange computes little
+	alignedVector = 2        // elements of a step that begins where memory is aligned
+	leastSectors  = 32       // of a row, at least, whose steps begin with one
+	sectorSteps   = 18       // of a thread then, at most, of pairs that nothing exponential is computed of, or of single elements of 4 bytes
+	sectorThreads = 256      // from which on it may have so many of the latter
+	wideSteps     = 8        // of a thread, if each is one element of 4 bytes or more: a warp covers a line with it
+	leastSteps    = 16       // of a thread that it may have, if each is one element
+	mostSteps     = 32       // the same, if they load few bytes
+	stepBytes     = 64       // that a thread loads for its row, where it has more than the least
+	mostRows      = 8        // of a block, of which a multiple may be known
+	leastVectors  = 4        // of each of 8 threads of a row, at least, where there are twice as many
+	leastSingles  = 8        // the same of single elements of 4 bytes and more
+	leastPairs    = 5        // the same of pairs that begin where memory is aligned
+	leastNarrow   = 3        // the same of these of each of fewer threads
+	warp          = 32       // threads up to which a row needs no barrier
+	shortRow      = 2048     // elements up to which a warp has a row
+	block         = 128      // threads of a block, at least
+	smallRows     = 128      // the same of rows that are less than a warp's
+	warpRows      = 64       // the same of rows of a warp, in vectors
+	aloneBytes    = 128      // that a thread holds, from which on a warp is a block
+	aloneRows     = 128      // of a processor, at least, where it is
+	spreadThreads = 512      // of a processor, at most, that few rows get
+	spreadSteps   = 2        // of a thread of them, at least
+	largeBlock    = 512      // threads up to which a row has more of them rather than more elements for each
+	joinedBlocks  = 3        // of a processor, at least, where they have half the threads
+	smallBlocks   = 32       // the same where these are less than those of a block of a cluster
+	apartThreads  = 256      // of a block whose loads wait for what is reduced before, at least
+	pairRegisters = 80       // of a thread that has two rows, at most
+	alignedPairs  = 64       // threads of a row, at most, of which each has two that begin where memory is aligned
+	pairedThreads = 8        // of a row, at least, of which each has two
+	pairedSteps   = 3        // of each, at most, where a warp has several rows
+	pairThreads   = 64       // of a block, at least, where a thread has two rows
+	pairRows      = 32       // blocks of a processor, at least, where a thread has two rows
+	registers     = 64 << 10 // of a processor
+	baseRegisters = 32       // that a thread has beside what it holds
+	mostRegisters = 128
 
 	// warpResident blocks of a processor let a warp with a row of single elements have 72
 	// registers. Not told so, ptxas takes 48, and a softmax of 65536 x 1023 bfloat16 90.5 us
@@ -146,15 +145,23 @@ func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 // are kept behind others. Where a thread has many elements in registers, that leaves room: all
 // loads of weights at once spill in a layer norm of 2048 elements.
 func (a *analysis) isWhole(p Params) bool {
-	return p.Aligned == 0 && (p.Shared || p.Steps*p.Vector <= fewElements) && a.rows.Piece == a.rows.Length && p.capacity() == a.rows.Length
+	most := int64(fewElements)
+	if a.facts.isMoments {
+		most = filledElements
+	}
+	return p.Aligned == 0 && (p.Shared || p.Steps*p.Vector <= most) && a.rows.Piece == a.rows.Length && p.capacity() == a.rows.Length
 }
 
 // fit returns the parameters with the fewest threads a row that have room for the rows.
 func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params, bool) {
 	length := max(a.rows.Length, 1)
 	p := Params{Vector: min(a.step(), length), Price: price, Cluster: 1, Each: 1}
-	for p.Vector > 1 && (p.Vector*2 > length || a.rows.Piece < length && a.rows.Piece%p.Vector != 0) {
+	for p.Vector > 1 && (p.Vector < length && p.Vector*2 > length || a.rows.Piece < length && a.rows.Piece%p.Vector != 0) {
 		p.Vector /= 2
+	}
+	if a.inThread(&p, device) {
+		p.Rows = a.rowsOf(p, device)
+		return p, true
 	}
 	if q := p; a.inPairs(&q) && a.inBlock(&q, device) || a.inSectors(&q) && a.inBlock(&q, device) && a.isResident(q) {
 		q.Rows = a.rowsOf(q, device)
@@ -164,6 +171,7 @@ func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params
 		if q, ok := a.fitShared(p, 1, device); ok && device.Cluster > 1 && p.Threads > sharedThreads && a.rows.Count >= int64(device.Processors) {
 			return q, true
 		}
+		a.fill(&p, device)
 		p.Rows = a.rowsOf(p, device)
 		return p, true
 	}
@@ -239,19 +247,37 @@ func (a *analysis) isNarrow() bool {
 	return slices.ContainsFunc(a.rows.Tensors, func(t space.Tensor) bool { return t.Bytes < 4 })
 }
 
-// inBlock gives the rows of p threads of a block, and reports whether they have room for them. Pairs that begin where memory
-// is aligned take few bytes an instruction, so where a row is reduced alone few threads exchange: a var_mean of 1052688 x 255
-// bfloat16 takes 139.5 / 133.1 us on an H200 with 8 threads a row, 143.5 / 137.2 with 16, 220.2 / 217.1 with 32.
+// inBlock gives the rows of p threads of a block, and reports whether they have room for them.
 func (a *analysis) inBlock(p *Params, device scheduler.Device) bool {
 	vectors := scheduler.CeilDiv(max(a.rows.Length, 1)+p.before(), p.Vector)
 	p.Threads = 1
-	for p.Threads < min(warp, vectors) && (p.Threads < 8 || 4*p.Threads <= vectors) {
+	for p.Threads < min(warp, vectors) && a.shareSteps(*p)*p.Threads <= vectors {
 		p.Threads *= 2
 	}
-	for a.facts.isMoments && p.Aligned > 0 && !p.isInSectors() && p.Threads > fewestThreads && vectors <= p.Threads/2*leastSteps {
+	for most := a.soleSteps(p); p.Threads > 1 && vectors <= p.Threads/2*most; {
 		p.Threads /= 2
 	}
 	return a.widen(p, a.facts.held[p.holding()], vectors, device)
+}
+
+// shareSteps returns how many steps each of p's threads of a row has at least, where there are twice as many. In us on an H200
+// (second cache dirty and clean), with more threads, and a copy of as many bytes: a softmax of 520192 x 129 bfloat16 87.4 / 86.3,
+// 124.2 / 124.2, 71.3 / 66.7, a layer norm 95.7 / 94.0, 137.8 / 137.3, 70.0 / 66.3, of 4473924 x 15 143.8 / 142.9, 169.6 / 169.5,
+// 70.6 / 67.5, of 1016800 x 33 float32 78.6 / 79.6, 96.1 / 94.4, 66.1 / 63.3.
+func (a *analysis) shareSteps(p Params) int64 {
+	isSingle := p.Vector == 1 && !a.isNarrow()
+	isPair := p.Aligned > 0 && !p.isInSectors()
+	switch {
+	case p.Threads < 8 && (isSingle || isPair):
+		return leastNarrow
+	case p.Threads < 8:
+		return 0
+	case isSingle:
+		return leastSingles
+	case isPair:
+		return leastPairs
+	}
+	return leastVectors
 }
 
 // fitShared returns the parameters with which blocks, of a cluster or at least one, have
@@ -374,7 +400,10 @@ func (a *analysis) widen(p *Params, h held, vectors int64, device scheduler.Devi
 		}
 		most = min(most, a.mostSteps(*p)*p.Vector)
 		e := p.Steps * p.Vector
-		if most = max(most/max(h.registers, 1), p.Vector); e > most || p.capacity() < length {
+		if p.Vector > 1 || p.Threads >= warp || a.isNarrow() { // else a row is short, and has few elements anyway
+			most /= max(h.registers, 1)
+		}
+		if most = max(most, p.Vector); e > most || p.capacity() < length {
 			continue
 		}
 		if a.registersOf(*p) <= min(mostRegisters, registers/max(p.Threads, block)) {
@@ -397,7 +426,7 @@ func (a *analysis) mostSteps(p Params) int64 {
 	case p.isInSectors() && !isNarrow && p.Threads >= sectorThreads:
 		return sectorSteps
 	case p.Threads < largeBlock && !isNarrow:
-		return wideSteps + min(p.before(), 1)
+		return max(wideSteps+min(p.before(), 1), a.soleSteps(&p))
 	case p.Aligned > 1:
 		return leastSteps
 	}
@@ -486,56 +515,37 @@ func (a *analysis) spread(p *Params, device scheduler.Device) {
 // but of those that begin where memory is aligned, as what rows have in common is loaded one
 // by one there too, and as long as few threads have a row: of 16384 x 4095 two rows of 256
 // threads take 118 us on an H200, where single elements take 91. The rows of a thread have one
-// phase then, that of every second row.
+// phase then, that of every second row, and a block as many as another: of 2 columns a layer norm takes 10841 us
+// in blocks of 4 threads.
 func (a *analysis) pair(p *Params, device scheduler.Device) {
-	isOther := p.isInSectors() || p.Vector > 1 && (p.Aligned == 0 || p.Threads > alignedPairs) || p.Cluster > 1 || p.Shared || a.facts.shared == 0
 	e, most := p.Steps*p.Vector, int64(pairRegisters)
 	if p.Aligned > 1 {
 		most = mostRegisters
 	}
 	more := e*max(a.facts.held[p.holding()].registers, 1) + scheduler.CeilDiv(e*a.facts.shared, 4)
-	if isOther || a.registersOf(*p)+more > most || a.rows.Count < pairRows*int64(device.Processors)*p.Rows {
+	if !a.isPaired(*p) || a.registersOf(*p)+more > most || a.rows.Count < pairRows*int64(device.Processors)*p.Rows {
 		return
 	}
 	if p.Each, p.Early = 2, true; p.Aligned > 1 {
-		p.Rows = p.Vector
+		_, moved := a.rows.Traffic(1)
+		row := scheduler.Row{Threads: p.Threads, Bytes: moved * a.rows.Length * p.Each}
+		p.Rows = row.Enlarge(max(pairThreads/p.Threads, p.Vector), a.rows.Count/p.Each, largeBlock, device)
 	}
 }
 
-// gather gives a thread several rows next to each other where a warp or less has a row, if nothing is stored beside what
-// they are reduced to: the steps of their exchanges and their loads do not wait for each other, and their results are
-// stored at once. In us on an H200 (second cache dirty and clean), of 4194304 rows of 64 bfloat16: with one row a thread
-// 170.8 / 165.2, with four 139.6 / 133.3, stored at once 138.4 / 132.1, with all loads first and past the first cache
-// 138.0 / 126.6; with the moments of parts merged 182.4 / 178.4, a copy 137.7 / 133.6.
-func (a *analysis) gather(p *Params, device scheduler.Device) {
-	if !a.facts.isMoments || p.Cluster > 1 || p.Shared || p.Aligned > 1 || p.Threads > warp {
-		return
+// isPaired reports whether what rows of p have in common is loaded one by one, and so that it takes longer than what a thread
+// with two rows is idle. In us on an H200 (second cache dirty and clean), with one row and with two: of single elements of 4
+// bytes a layer norm of 1016800 x 33 78.6 / 79.6 and 83.9 / 81.9, its backward of 508400 x 33 62.3 / 56.9 and 85.2 / 79.9, of
+// two inputs; of pairs of bfloat16 a layer norm of 1032444 x 65 with 8 threads 101.6 / 101.2, with 16 139.2 / 139.1 and
+// 127.6 / 126.9, of 2164802 x 31 with 8 132.8 / 131.2 and 121.5 / 120.8.
+func (a *analysis) isPaired(p Params) bool {
+	if p.Cluster > 1 || p.Shared || a.facts.shared == 0 || !a.isNarrow() || a.rowInputs() > 1 {
+		return false
 	}
-	read, _ := a.rows.Traffic(p.Steps * p.Vector)
-	for 2*p.Each <= mostGathered && 2*p.Each*read <= gatheredBytes && device.HasMany(a.rows.Count/(2*p.Each*p.Rows)) {
-		if p.Each *= 2; p.Rows*p.Threads > block {
-			p.Rows /= 2
-		}
+	if p.Threads < pairedThreads || p.Threads < warp && p.Steps > pairedSteps {
+		return false
 	}
-}
-
-// areShort reports whether rows of which means and variances alone are needed are reduced faster by p, in two passes,
-// than in one. Threads that have some of few rows each are faster in one, and those that have whole rows of two vectors: a
-// var_mean of 16 columns takes 159.7 / 152.5 us so and 181.0 / 175.3 in two passes. Of single elements, and of few
-// pairs of a thread that begin where memory is aligned, it is not known.
-func (a *analysis) areShort(p Params, device scheduler.Device) bool {
-	isSingle := p.Vector == 1 && p.Aligned == 0 || p.Aligned > 0 && p.Steps < pairSteps
-	isFew := a.rows.Count*p.Threads < int64(device.Processors)*spreadThreads
-	return p.Cluster == 1 && !p.Shared && !isSingle && !isFew && p.Threads > 2 && p.Threads <= shortThreads
-}
-
-// isOnce reports whether loads of rows that are reduced to means and variances alone are to take no place in the first
-// cache: see [scheduler.PassFirstCache]. Of rows of less than a line, or in narrow accesses, two share a sector: 8388608 rows
-// of 32 bfloat16 take 144.4 / 137.6 us in it and 156.4 / 155.7 past it, 2684354 rows of 100 146.4 / 139.9 and 153.1 / 137.7.
-func (a *analysis) isOnce(p Params) bool {
-	read, _ := a.rows.Traffic(1)
-	row := read * a.rows.Length
-	return a.facts.isMoments && p.Aligned == 0 && read*p.Vector >= accessBytes && row >= leastPassed && row <= mostPassed
+	return !p.isInSectors() && (p.Vector == 1 || p.Aligned > 0 && p.Threads <= alignedPairs)
 }
 
 // isAlone reports whether a warp with a row is a block of its own: where warps hold so much that registers
@@ -562,5 +572,5 @@ func (a *analysis) rowsOf(p Params, device scheduler.Device) int64 {
 		threads = warpRows
 	}
 	_, moved := a.rows.Traffic(1)
-	return scheduler.Row{Threads: p.Threads, Bytes: moved * a.rows.Length}.OfBlock(a.rows.Count, threads, largeBlock, device)
+	return scheduler.Row{Threads: p.Threads, Bytes: moved * a.rows.Length * p.Each}.OfBlock(a.rows.Count/p.Each, threads, largeBlock, device)
 }

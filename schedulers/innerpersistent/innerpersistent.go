@@ -48,7 +48,7 @@
 //
 // Short rows, if there are many, are reduced to a mean and a variance alone here too: the moments of parts that threads
 // have take more instructions to merge than two sums. A thread has several of those next to each other, and stores
-// their results at once.
+// their results at once. Short rows have as many threads as leave few without work, down to one, see short.go.
 //
 // Rows that do not fit in a block, or a cluster where there are, are refused.
 //
