@@ -85,21 +85,29 @@ func (a *assembly) assemble() (err error) {
 	}
 }
 
-// prepare makes the concrete fusion that is cut.
+// prepare makes the concrete fusion that is cut. Where sizes become constants that decide what resizes and
+// reshapes do, the passes run on the definition with those: what may have been a broadcast is known not to be
+// one, and sizes that must be equal are.
 func (a *assembly) prepare() error {
 	f, err := a.variant.rewritten()
 	if err != nil {
 		return err
 	}
-	f = f.WithHostTensors(func(i int) bool { return a.inputs[i].Device.Type == CPU && !a.p.onHost() })
+	onHost := func(i int) bool { return a.inputs[i].Device.Type == CPU && !a.p.onHost() }
+	f = f.WithHostTensors(onHost)
+	bound := a.b // the definition
 	if err = a.concretize(f); err != nil {
 		return err
 	}
-	if a.f != f { // more is known now
-		if f, err = passes.Resizes(a.f); err == nil && f != a.f {
-			err = a.concretize(f)
+	if a.f != f && passes.KnowSizes(a.variant.f) {
+		a.b = bound
+		if err = a.concretize(a.variant.f.WithHostTensors(onHost)); err != nil {
+			return err
 		}
-		if err != nil {
+		if f, _, err = passes.Run(a.f, false); err != nil {
+			return &Bug{What: err}
+		}
+		if err = a.concretize(f); err != nil {
 			return err
 		}
 	}

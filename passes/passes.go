@@ -71,10 +71,12 @@ var table = []Pass{
 		[]string{"remove empty"}, ruled(core.Rewrite{Rule: embeddingAsTake}, core.EmbeddingFwdOp)},
 	{"sums of slices", "Slices that are added where an index says are sums that a kernel computes, once it is known which slices go where.",
 		[]string{"remove empty"}, ruled(core.Rewrite{Rule: accumulateBySums}, core.IndexPutAccumulateOp)},
+	{"select to slice", "A slice fuses with what computes its operand, as another pass has it: before that.",
+		[]string{"casts past views"}, ruled(core.Rewrite{Rule: selectAsSlice}, core.SelectOp)},
 	{"gathers before arithmetic", "What is computed at one position a line need not be computed, and stored, at all: after casts, as zeros stay zeros in them, and before views, of which it makes some.",
 		[]string{"consecutive casts", "embeddings"}, gathersBeforeArithmetic},
 	{"resizes before arithmetic", "What a slice, pad or cat reads must be in memory: inputs are, and what is computed from them need not be. After gathers and casts, before common subexpressions, of which it makes some.",
-		[]string{"split and cat", "consecutive casts", "gathers before arithmetic"}, resizesBeforeArithmetic},
+		[]string{"split and cat", "consecutive casts", "select to slice", "gathers before arithmetic"}, resizesBeforeArithmetic},
 	{"arithmetic before reshapes", "What is normalised is scaled and shifted by the kernel that has its rows, in their shape: after casts, which may stand between, and before views, of which it makes some.",
 		[]string{"consecutive casts"}, arithmeticBeforeReshapes},
 	{"views", "Views that undo each other, or change nothing, come from composites: after casts, which stood between them.",
@@ -112,6 +114,14 @@ func Run(f *core.Fusion, verify bool) (*core.Fusion, []Applied, error) {
 		f = g
 	}
 	return f, applied, nil
+}
+
+// KnowSizes reports whether passes may do more of f if sizes are constants.
+func KnowSizes(f *core.Fusion) bool {
+	return slices.ContainsFunc(f.Order(), func(id core.ExprID) bool {
+		e := f.Expr(id)
+		return e.Op.Class == core.Resize || e.Op == core.ReshapeOp
+	})
 }
 
 // ruled returns the function of a pass that follows a rule, which changes only

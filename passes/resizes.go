@@ -16,7 +16,9 @@ import (
 // choice between pads of what it joins, if something of that is computed.
 //
 // What other operations need whole is computed again for a resize if that is cheap: from
-// one tensor of its size, or two if it is not stored anyway.
+// one tensor of its size, or two if it is not stored anyway. What comes of reductions is there for a
+// part as for the whole: a rotary embedding of 4 x 4096 x 32 x 128 bfloat16 that are
+// normalised takes 91 / 88 us on an H200, and took 198 / 196 with the norm stored.
 func resizesBeforeArithmetic(f *core.Fusion) (*core.Fusion, int, error) {
 	if !has(f, []*core.OpInfo{core.SliceOp, core.PadOp, core.CatOp}) {
 		return f, 0, nil
@@ -53,21 +55,6 @@ func resizesBeforeArithmetic(f *core.Fusion) (*core.Fusion, int, error) {
 	}})
 }
 
-// Resizes runs the passes that are about resizes again on f, which is concrete: what may
-// have been a broadcast is known not to be one. It returns f if nothing changes.
-func Resizes(f *core.Fusion) (*core.Fusion, error) {
-	g, n, err := resizesBeforeArithmetic(f)
-	if err != nil || n == 0 {
-		return f, err
-	}
-	for _, then := range []func(*core.Fusion) (*core.Fusion, int, error){commonSubexpressions, deadCode} {
-		if g, _, err = then(g); err != nil {
-			return nil, err
-		}
-	}
-	return g, nil
-}
-
 const (
 	maxSunk  = 48 // operations that one resize goes before
 	maxAgain = 8  // that are computed again where the whole is needed too
@@ -92,12 +79,17 @@ func computableResized(f *core.Fusion) []bool {
 			whole[v] = whole[v] || needsWhole
 		}
 	}
+	ofRows := make([]bool, f.NumVals())
 	for _, id := range f.Order() {
 		e := f.Expr(id)
 		out := e.Out[0]
+		isOf := e.Op.Class == core.Reduction || slices.ContainsFunc(f.TensorArgs(e), func(v core.ValID) bool { return ofRows[v] })
+		for _, v := range e.Out {
+			ofRows[v] = isOf
+		}
 		if computable[out] = keepsPlaces(e); computable[out] && whole[out] {
 			isOutput := slices.ContainsFunc(f.Outputs(), func(o core.Output) bool { return o.Val == out })
-			c := again{f: f, like: out, left: maxAgain}
+			c := again{f: f, like: out, ofRows: ofRows, left: maxAgain, views: 2 * maxAgain}
 			computable[out] = c.follow(out) && (len(c.read) <= 1 || len(c.read) == 2 && !isOutput)
 		}
 	}
@@ -118,10 +110,12 @@ func keepsPlaces(e *core.Expr) bool {
 
 // again looks at what computes a tensor.
 type again struct {
-	f    *core.Fusion
-	like core.ValID
-	left int          // operations that may still be met
-	read []core.ValID // what is not computed and has as many dimensions
+	f      *core.Fusion
+	like   core.ValID
+	ofRows []bool       // what comes of reductions: of fewer dimensions, it is there for a part as for the whole
+	left   int          // operations that may still be met
+	views  int          // which cost nothing
+	read   []core.ValID // what is not computed and has as many dimensions
 }
 
 func (c *again) follow(v core.ValID) bool {
@@ -132,7 +126,14 @@ func (c *again) follow(v core.ValID) bool {
 		}
 		return true
 	}
-	if c.left--; c.left < 0 {
+	if c.ofRows[v] && c.dimensions(v) < c.dimensions(c.like) {
+		return true
+	}
+	left := &c.left
+	if c.f.Expr(d).Op.Class == core.View {
+		left = &c.views
+	}
+	if *left--; *left < 0 {
 		return false
 	}
 	for _, u := range c.f.TensorArgs(c.f.Expr(d)) {
