@@ -12,6 +12,9 @@ const maxApproximation = 1.0 / (1 << 15)
 // beside whose steps it is small. In an addition relative errors of terms of different
 // sign grow without bounds, so only sums of what is not negative are among these.
 //
+// A range that values are cut to is such too: with an exact quotient for each number an RMS norm of 16384 x 4096 bfloat16
+// that is scaled to 8 bits takes 73.6 / 72.5 us on an H200, and 57.1 / 54.4 with an approximate one, a copy 51.7 / 47.5.
+//
 // Of a reduction with several results it says so of the exponentials that are added up.
 func (f *Fusion) Approximable() map[ExprID]bool {
 	a := approximation{f: f, error: map[ValID]float64{}, notNegative: map[ValID]bool{}, keeps: map[ValID]bool{}}
@@ -91,7 +94,7 @@ const (
 // floating type.
 func proportionOf(e *Expr) proportion {
 	switch e.Op {
-	case NegOp, AbsOp, ReluOp, MaximumOp, MinimumOp, MaxOp, MinOp, WhereOp, SqrtOp, RsqrtOp, ReciprocalOp:
+	case NegOp, AbsOp, ReluOp, MaximumOp, MinimumOp, ClampOp, MaxOp, MinOp, WhereOp, SqrtOp, RsqrtOp, ReciprocalOp:
 		return largest
 	case MulOp, DivOp, TrueDivOp:
 		return total

@@ -48,6 +48,7 @@ func TestApproximable(t *testing.T) {
 		{"branches", "%0 = tensor bool [8] contiguity=[yes]\n%1 = tensor f32 [8] contiguity=[yes]\n%2 = exp %1\n%3 = where %0, %2, 0.0:f64\n%4 = neg %3\n%5 = cast %4 dtype=bf16\noutput %5", []string{"tv2"}},
 		{"five factors", x + "%1 = exp %0\n%2 = mul %1, %1\n%3 = mul %2, %2\n%4 = mul %3, %1\n%5 = cast %4 dtype=bf16\noutput %5", nil},
 		{"four factors", x + "%1 = exp %0\n%2 = mul %1, %1\n%3 = mul %2, %2\n%4 = cast %3 dtype=bf16\noutput %4", []string{"tv1"}},
+		{"a range", x + "%1 = truediv %0, 3.0:f64\n%2 = clamp %1, -448:f64, 448:f64\n%3 = cast %2 dtype=f8e4m3\noutput %3", []string{"tv1"}},
 		{"largest of any sign", x + "%1 = exp %0\n%2 = neg %1\n%3 = maximum %2, %0\n%4 = cast %3 dtype=f16\noutput %4", []string{"tv1"}},
 		{"double", "%0 = tensor f64 [8] contiguity=[yes]\n%1 = exp %0\n%2 = cast %1 dtype=bf16\noutput %2", nil},
 		{"wrapping squares", "%0 = tensor i32 [8] contiguity=[yes]\n%1 = mul %0, %0\n%2 = cast %1 dtype=f32\n%3 = truediv %2, 3.0:f64\n%4 = sum %3 dims=[0] keepdim=false dtype=f32\n%5 = cast %4 dtype=bf16\noutput %5", nil},
