@@ -571,6 +571,6 @@ func (a *analysis) rowsOf(p Params, device scheduler.Device) int64 {
 	case p.Threads == warp && p.Vector > 1:
 		threads = warpRows
 	}
-	_, moved := a.rows.Traffic(1)
-	return scheduler.Row{Threads: p.Threads, Bytes: moved * a.rows.Length * p.Each}.OfBlock(a.rows.Count/p.Each, threads, largeBlock, device)
+	bytes := a.rows.Bytes() / max(a.rows.Count, 1)
+	return scheduler.Row{Threads: p.Threads, Bytes: bytes * p.Each}.OfBlock(a.rows.Count/p.Each, threads, largeBlock, device)
 }

@@ -83,6 +83,9 @@ func (p *Space) repeats(t *Tensor) (all []Range) {
 	return all
 }
 
+// Bytes returns the bytes that all tensors have together.
+func (p *Space) Bytes() int64 { return p.bytesWithin(0) }
+
 // bytesWithin returns the bytes that all tensors have along the places from k on.
 func (p *Space) bytesWithin(k int) int64 {
 	n := int64(0)
