@@ -13,7 +13,7 @@ import (
 // The loops of a reduction are, from outside, those that there are of:
 //
 //	inner: blocks of results, results along y, steps, results of a thread, steps under way, blocks that share, lanes, elements
-//	outer: blocks of columns, steps, blocks that share, steps under way, steps along z and y, lanes, elements
+//	outer: blocks of columns, tiles of columns along y, steps, blocks that share, steps under way, steps along z and y, lanes, elements
 type builder struct {
 	Params
 	layout *layout
@@ -204,7 +204,8 @@ func (b *builder) outerLoops(n *scheduler.Nest) []schedule.Parallel {
 		moves[1+k] = 1 + len(types) + k
 	}
 	n.Reorder(moves)
-	return slices.Concat([]schedule.Parallel{schedule.BIDx}, types, inside)
+	tiles := b.split(n, 0, b.Tiles, schedule.TIDy, []schedule.Parallel{})
+	return slices.Concat([]schedule.Parallel{schedule.BIDx}, tiles, types, inside)
 }
 
 // split splits factor iterations off the loop at, unless that is 1, and returns inside

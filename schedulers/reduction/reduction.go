@@ -63,6 +63,7 @@ type Params struct {
 	Rows    int64 // threads of a block along y: results of an inner reduction, steps of an outer one
 	Unroll  int64 // steps that a thread loads before it folds them
 	Each    int64 // results of an inner reduction whose steps a thread loads at a time
+	Tiles   int64 // of columns that a block has along y, where threads of an outer reduction have all steps each
 	Blocks  int64 // that share a reduction
 	Staged  bool  // an outer reduction in vectors leaves the columns of a block in shared memory
 }
@@ -86,6 +87,9 @@ func (p Params) String() string {
 	if q.Each > 1 {
 		text += fmt.Sprintf(", of %d rows", q.Each)
 	}
+	if q.Tiles > 1 {
+		text += fmt.Sprintf(", of %d tiles", q.Tiles)
+	}
 	if q.Staged {
 		text += ", through shared memory"
 	}
@@ -97,13 +101,16 @@ func (p Params) String() string {
 
 // filled returns p with 1 for numbers that are not given, and without what does not apply.
 func (p Params) filled() Params {
-	for _, n := range []*int64{&p.Vector, &p.Lanes, &p.Rows, &p.Unroll, &p.Each, &p.Blocks} {
+	for _, n := range []*int64{&p.Vector, &p.Lanes, &p.Rows, &p.Unroll, &p.Each, &p.Tiles, &p.Blocks} {
 		if *n == 0 {
 			*n = 1
 		}
 	}
 	if !p.Inner {
 		p.Each = 1
+	}
+	if p.Inner || p.Rows > 1 {
+		p.Tiles = 1
 	}
 	p.Staged = p.Staged && !p.Inner && p.Vector > 1
 	p.Aligned = p.Aligned && p.Inner && p.Vector > 1
@@ -175,7 +182,7 @@ func (a *analysis) recipe(p Params) string {
 }
 
 func (a *analysis) build(p Params) (*schedule.Scheduled, error) {
-	for _, n := range []int64{p.Vector, p.Lanes, p.Rows, p.Unroll, p.Each, p.Blocks} {
+	for _, n := range []int64{p.Vector, p.Lanes, p.Rows, p.Unroll, p.Each, p.Tiles, p.Blocks} {
 		if n < 0 {
 			return nil, core.InvalidArgumentf("schedule(): %v is not possible", p)
 		}
