@@ -126,7 +126,7 @@ func (a *analysis) canStage() bool {
 	f := a.g.Fusion
 	for k, w := range a.rows.Pitch(a.vector()).Widths {
 		t := &a.rows.Tensors[k]
-		if t.IsOutput || !slices.Contains(a.rowInputs, f.Inputs()[t.Place]) {
+		if t.IsOutput || t.IsResized() || !slices.Contains(a.rowInputs, f.Inputs()[t.Place]) {
 			continue
 		}
 		if n := w * t.Bytes; n != 4 && n != 8 && n != 16 {

@@ -287,7 +287,7 @@ func (a *analysis) fitShared(p Params, least int64, device scheduler.Device) (Pa
 	p.Shared, p.Rows, p.Price = true, 1, persistence.Tight
 	h, pitch := a.facts.held[p.holding()], a.rows.Pitch(p.Vector)
 	for k, t := range a.rows.Tensors {
-		if !t.IsOutput && slices.Contains(h.again, t.Place) && t.Bytes*pitch.Widths[k] < 4 {
+		if !t.IsOutput && !t.IsResized() && slices.Contains(h.again, t.Place) && t.Bytes*pitch.Widths[k] < 4 {
 			return p, false
 		}
 	}
@@ -355,7 +355,7 @@ func (a *analysis) pairShared(p Params, device scheduler.Device) Params {
 // bytesAgain is what an element of a row has of the inputs that are in shared memory with p.
 func (a *analysis) bytesAgain(p Params) (bytes int64) {
 	for _, t := range a.rows.Tensors {
-		if !t.IsOutput && slices.Contains(a.facts.held[p.holding()].again, t.Place) {
+		if !t.IsOutput && !t.IsResized() && slices.Contains(a.facts.held[p.holding()].again, t.Place) {
 			bytes += t.Bytes
 		}
 	}

@@ -157,7 +157,7 @@ func (a *analysis) keep(p Params, device scheduler.Device) Params {
 	pitch := a.pitch(p.Vector)
 	for k := range a.space.Tensors {
 		t := &a.space.Tensors[k]
-		if !t.IsOutput && slices.Contains(a.reloads, t.Place) && (pitch.Widths[k] == 1 || t.Bytes*pitch.Widths[k] < asyncBytes) {
+		if !t.IsOutput && !t.IsResized() && slices.Contains(a.reloads, t.Place) && (pitch.Widths[k] == 1 || t.Bytes*pitch.Widths[k] < asyncBytes) {
 			return p
 		}
 	}

@@ -28,7 +28,7 @@ func Coverings(g *scheduler.Segment, by string) ([]*Space, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.Tensors = slices.DeleteFunc(p.Tensors, func(t Tensor) bool { return !in[t.Val] })
+		p.Tensors = slices.DeleteFunc(p.Tensors, func(t Tensor) bool { return !in[t.Val] || t.IsResized() && !in[t.resized] })
 		if all = append(all, p); !slices.Equal(p.Extents, all[0].Extents) {
 			f := g.Fusion
 			return nil, scheduler.Refused(f, by, "loops", p.Reference,

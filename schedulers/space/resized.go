@@ -1,6 +1,11 @@
 package space
 
-import "nvfuser_go/core"
+import (
+	"fmt"
+	"slices"
+
+	"nvfuser_go/core"
+)
 
 // A resized is the axis that a dimension of an input becomes where it is read: element i is
 // at left + i there.
@@ -9,30 +14,91 @@ type resized struct {
 	left, extent int64
 }
 
-// resizedAxes returns what a slice, pad or cat makes of dimensions of an input. If others read
-// it too it is opaque.
-func (w *walker) resizedAxes(t *Tensor) (map[int]resized, error) {
-	if t.IsOutput {
-		return nil, nil
-	}
-	var of *core.Expr
-	others := 0
+// resizesOf returns the results of the slices, pads and cats that read input v, and [core.NoVal] if
+// something else does, or nothing.
+func (w *walker) resizesOf(v core.ValID) (all []core.ValID) {
+	isRead := false
 	for _, id := range w.f.Order() {
-		e := w.f.Expr(id)
-		for _, v := range w.f.TensorArgs(e) {
-			if v != t.Val {
-				continue
-			}
-			if others++; e.Op.Class == core.Resize {
-				of = e
-			}
+		switch e := w.f.Expr(id); {
+		case !slices.Contains(w.f.TensorArgs(e), v):
+		case e.Op.Class == core.Resize:
+			all = append(all, e.Out[0])
+		default:
+			isRead = true
 		}
 	}
-	if of == nil {
+	if isRead || len(all) == 0 {
+		all = append(all, core.NoVal)
+	}
+	return all
+}
+
+// Shifts returns how many inputs are read at other places of dimensions that are not the innermost.
+func (p *Space) Shifts() (n int) {
+	for k := range p.Tensors {
+		if t := &p.Tensors[k]; t.isShifted {
+			n++
+		}
+	}
+	return n
+}
+
+// howResized tells what e, a resize, does: those of a schedule have other results than those of its segment, if these
+// are outputs.
+func howResized(e *core.Expr) string { return fmt.Sprint(e.Op.Name, e.Args) }
+
+// readAlong returns the axes along which t is read: its own, or where an input is read in several ways, in
+// which one axis is several others, those of what reads it, if that is one thing or they are the same.
+func (w *walker) readAlong(t *Tensor) []core.AxisID {
+	axes := slices.Clone(w.f.Axes(t.Val))
+	if t.IsOutput || w.m.MapsThroughInputs() {
+		return axes
+	}
+	isFirst := true
+	for _, id := range w.f.Order() {
+		e := w.f.Expr(id)
+		for k, v := range w.f.TensorArgs(e) {
+			if v != t.Val || (e.Op.Class == core.Resize) != t.IsResized() || t.IsResized() && e.Out[0] != t.resized {
+				continue
+			}
+			for i, d := range w.axisMap(e, k) {
+				if d < 0 {
+					continue
+				}
+				root := w.f.Val(e.Out[0]).Domain.Root[i]
+				t.isOpaque = t.isOpaque || !isFirst && w.m.Exact(root) != w.m.Exact(axes[d])
+				axes[d] = root
+			}
+			isFirst = false
+		}
+	}
+	return axes
+}
+
+// axisMap returns by root axis of the result of e the dimension of tensor operand k, or -1.
+func (w *walker) axisMap(e *core.Expr, k int) []int {
+	if e.Op.AxisMap != nil {
+		return e.Op.AxisMap(w.f, e, k, 0)
+	}
+	to := make([]int, len(w.f.Val(e.Out[0]).Domain.Root))
+	for i := range to {
+		to[i] = i
+	}
+	return to
+}
+
+// resizedAxes returns what the slice, pad or cat that reads t makes of its dimensions. What a
+// cat joins several times is opaque.
+func (w *walker) resizedAxes(t *Tensor) (map[int]resized, error) {
+	if !t.IsResized() {
 		return nil, nil
 	}
-	t.isOpaque = others > 1
+	of := w.f.Expr(w.f.Val(t.resized).Def)
+	t.how = howResized(of)
 	if of.Op == core.CatOp {
+		for k, v := range of.Args[0].Tensors {
+			t.isOpaque = t.isOpaque || v == t.Val && slices.Contains(of.Args[0].Tensors[:k], v)
+		}
 		return w.joined(of, t.Val)
 	}
 	d := &w.f.Val(of.Out[0]).Domain

@@ -42,18 +42,24 @@ type Space struct {
 	piece int64 // elements that no access goes beyond a multiple of; 0: any may
 }
 
-// A Tensor is an input or output in memory of the device.
+// A Tensor is an input or output in memory of the device. An input that is sliced, padded or
+// joined where it is read is one for each of these operations, and one for all others that
+// read it: each reads it along its own loops. The gradient of a gated unit of 8192 x 4096 bfloat16, which reads it for
+// both of the halves that it joins, takes 87.9 / 84.9 us on an H200 so, and 137.7 / 136.0 in single elements; a copy 83.5 / 80.0.
 type Tensor struct {
-	Val      core.ValID
-	Bytes    int64 // of an element
-	IsOutput bool
-	Place    int       // among the inputs or outputs
-	Aligned  int64     // bytes that divide the address of its first element
-	along    [][]piece // by place in the order of the space: outermost piece first
-	isOpaque bool      // its elements are not those of the space one by one
-	shift    int64     // divides how far in memory an element lies from where those steps say
-	isPart   bool      // there are points without an element
-	isTable  bool      // it is read at positions that an index says, by one operation
+	Val       core.ValID
+	Bytes     int64 // of an element
+	IsOutput  bool
+	Place     int        // among the inputs or outputs
+	Aligned   int64      // bytes that divide the address of its first element
+	along     [][]piece  // by place in the order of the space: outermost piece first
+	isOpaque  bool       // its elements are not those of the space one by one
+	shift     int64      // divides how far in memory an element lies from where those steps say
+	isPart    bool       // there are points without an element
+	isShifted bool       // along a dimension that is not the innermost in memory, at other places there
+	isTable   bool       // it is read at positions that an index says, by one operation
+	resized   core.ValID // the result of the slice, pad or cat that reads it; [core.NoVal]: all else does
+	how       string     // what that does, which tells it from others in a schedule too
 }
 
 // A piece is a part of a dimension along which memory goes in equal steps.
@@ -83,14 +89,16 @@ func New(g *scheduler.Segment, reference core.ValID) (*Space, error) {
 		}
 		if tables := w.tables(v); len(tables) > 0 {
 			for _, t := range tables {
-				if err := w.addTable(p, Tensor{Val: v, Place: i, isTable: true}, t, g.Inputs[i]); err != nil {
+				if err := w.addTable(p, Tensor{Val: v, Place: i, isTable: true, resized: core.NoVal}, t, g.Inputs[i]); err != nil {
 					return nil, err
 				}
 			}
 			continue
 		}
-		if err := w.add(p, Tensor{Val: v, Place: i}, v, g.Inputs[i]); err != nil {
-			return nil, err
+		for _, by := range w.resizesOf(v) {
+			if err := w.add(p, Tensor{Val: v, Place: i, resized: by}, v, g.Inputs[i]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for k, o := range w.f.Outputs() {
@@ -98,7 +106,7 @@ func New(g *scheduler.Segment, reference core.ValID) (*Space, error) {
 		if o.Alias != core.NoVal {
 			laidOutAs = o.Alias
 		}
-		if err := w.add(p, Tensor{Val: o.Val, IsOutput: true, Place: k}, laidOutAs, g.Outputs[k]); err != nil {
+		if err := w.add(p, Tensor{Val: o.Val, IsOutput: true, Place: k, resized: core.NoVal}, laidOutAs, g.Outputs[k]); err != nil {
 			return nil, err
 		}
 	}
@@ -180,12 +188,14 @@ func (w *walker) add(p *Space, t Tensor, laidOutAs core.ValID, at scheduler.Plac
 	if err != nil {
 		return err
 	}
+	axes := w.readAlong(&t)
 	for d, a := range w.f.Axes(v) {
 		if w.f.Axis(a).Kind == core.Broadcast {
 			continue
 		}
-		c := w.m.Exact(a)
+		c := w.m.Exact(axes[d])
 		if r, ok := resized[d]; ok {
+			t.isShifted = t.isShifted || at.Strides[d] > 1
 			t.isPart, t.shift = true, gcd(t.shift, r.left*at.Strides[d])
 			c, sizes[d] = w.m.Exact(r.axis), r.extent
 		}
@@ -288,6 +298,10 @@ func orOne(pieces []piece) []piece {
 	}
 	return pieces
 }
+
+// IsResized reports whether t is an input as a slice, a pad or a cat reads it, which makes no copy of
+// it for others.
+func (t *Tensor) IsResized() bool { return t.resized != core.NoVal }
 
 // step returns the distance of neighbours along place k, 0 if they are one.
 func (t *Tensor) step(k int) int64 {

@@ -6,6 +6,12 @@ import (
 	"nvfuser_go/schedulers/scheduler"
 )
 
+// A reading is an input as a resize reads it, or as all else does.
+type reading struct {
+	input core.ValID
+	how   string
+}
+
 // Vectorize splits the innermost loop of each copy, resize or join of inputs, of what is looked
 // up in one, and of each copy to an output, in a schedule of the segment, into accesses as wide
 // as the pitch h of its loops allows the tensors, where that loop has the elements of a step.
@@ -16,7 +22,7 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 		return nil
 	}
 	f := s.Fusion()
-	inputs, outputs := map[core.ValID]int64{}, map[core.ValID]int64{}
+	inputs, outputs := map[reading]int64{}, map[core.ValID]int64{}
 	for k := range p.Tensors {
 		t := &p.Tensors[k]
 		switch {
@@ -24,8 +30,8 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 		case t.IsOutput:
 			outputs[f.Outputs()[t.Place].Val] = h.Widths[k]
 		default:
-			v := f.Inputs()[t.Place]
-			if w, isTwice := inputs[v]; !isTwice || h.Widths[k] < w {
+			v := reading{f.Inputs()[t.Place], t.how}
+			if w, isTwice := inputs[v]; !isTwice || h.Widths[k] < w { // by what has nothing in common
 				inputs[v] = h.Widths[k]
 			}
 		}
@@ -48,7 +54,7 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 		if s.Memory(from) == schedule.Shared && f.Expr(f.Val(from).Def).Op == core.SetOp {
 			from = f.TensorArgs(f.Expr(f.Val(from).Def))[0] // the thread reads what it has copied
 		}
-		w, isCopy := inputs[from]
+		w, isCopy := inputs[reading{from, ""}]
 		if s.Memory(v) == schedule.Global && s.Memory(from) == schedule.Local {
 			w, isCopy = outputs[v]
 		}
@@ -64,16 +70,16 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 // resizedWidth returns the width of accesses to all operands of e, a resize, if all are inputs.
 // Of a pad or join it is that of the step where elements follow each other in all of them, as
 // lowering finds out how to move each.
-func (p *Space) resizedWidth(f *core.Fusion, e *core.Expr, inputs map[core.ValID]int64, h Pitch) (int64, bool) {
-	w, follows := h.Elements, e.Op != core.SliceOp
+func (p *Space) resizedWidth(f *core.Fusion, e *core.Expr, inputs map[reading]int64, h Pitch) (int64, bool) {
+	w, follows, how := h.Elements, e.Op != core.SliceOp, howResized(e)
 	for _, v := range f.TensorArgs(e) {
-		own, isInput := inputs[v]
+		own, isInput := inputs[reading{v, how}]
 		if !isInput {
 			return 0, false
 		}
 		w = min(w, own)
 		for k := range p.Tensors {
-			if t := &p.Tensors[k]; !t.IsOutput && f.Inputs()[t.Place] == v {
+			if t := &p.Tensors[k]; t.how == how && f.Inputs()[t.Place] == v {
 				follows = follows && p.reach(t, h.from).run%h.Elements == 0
 			}
 		}
@@ -85,17 +91,24 @@ func (p *Space) resizedWidth(f *core.Fusion, e *core.Expr, inputs map[core.ValID
 }
 
 // Widen lets accesses of w elements make up the innermost loop of v, if that is a
-// step. Several accesses stay together, so that loads are under way at once.
+// step, beside axes that its readers squeeze. Several accesses stay together, so that loads are
+// under way at once.
 func Widen(s *schedule.Scheduled, v core.ValID, elements, w int64) error {
-	loop := s.Loop(v)
-	if len(loop) == 0 {
+	loop, f := s.Loop(v), s.Fusion()
+	at := len(loop) - 1
+	for w > 1 && at > 0 && f.Axis(loop[at]).Kind == core.Broadcast {
+		at--
+	}
+	if at < 0 {
 		return nil
 	}
-	f := s.Fusion()
-	if n, ok := f.Scalars().ConstInt(f.Axis(loop[len(loop)-1]).Extent); !ok || n != elements {
+	if n, ok := f.Scalars().ConstInt(f.Axis(loop[at]).Extent); !ok || n != elements {
 		return nil
 	}
 	n := scheduler.Nest{Schedule: s, Tensor: v}
+	if at < len(loop)-1 {
+		n.Reorder(map[int]int{at: len(loop) - 1})
+	}
 	switch w {
 	case 1:
 		n.Parallelize(-1, schedule.Unroll)
