@@ -35,7 +35,7 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	if _, ok := e.IndexedRead(); ok {
 		return l.vectorLookup(id, a, width)
 	}
-	if e.Op != core.SetOp && e.Op != core.SliceOp {
+	if e.Op != core.SetOp && e.Op != core.SliceOp && e.Op != core.StrideOrderOp {
 		return l.refuse("vector", v, "%s is vectorized and is the result of %s(): only a copy moves several elements at once; cache it", l.f.Name(v), e.Op.Name)
 	}
 	dsts, srcs, whole, err := l.neighbours(id, a, width, (*context).copied)

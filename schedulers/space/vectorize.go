@@ -47,7 +47,7 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 				}
 			}
 			continue
-		} else if e.Op != core.SetOp {
+		} else if e.Op != core.SetOp && e.Op != core.StrideOrderOp {
 			continue
 		}
 		from := f.TensorArgs(f.Expr(f.Val(v).Def))[0]
