@@ -67,14 +67,39 @@ func (a *Analysis) checkPhases() error {
 	}
 	for _, v := range a.s.Tensors() {
 		st := &a.tensors[v].storage
-		if a.s.Memory(v) == schedule.Local || a.omitted == sharesShifted {
+		memory := a.s.Memory(v)
+		if memory == schedule.Local || memory == schedule.Shared && !a.hasPhases() || a.omitted == sharesShifted {
 			continue
 		}
 		for _, id := range a.f.TransformsTo(st.axes) {
 			if a.f.Transform(id).Kind == core.Shift {
-				return a.refuse("phase", v, "%s is in %v memory in the shape of loops that begin elsewhere in each row: keep it in registers", a.f.Name(v), a.s.Memory(v))
+				return a.refuse("phase", v, "%s is in %v memory in the shape of loops that begin elsewhere in each row: keep it in registers", a.f.Name(v), memory)
 			}
 		}
 	}
 	return nil
+}
+
+// hasPhases reports whether threads of a block may have rows of several phases.
+func (a *Analysis) hasPhases() bool {
+	for _, p := range a.s.Phases() {
+		v := a.ownerOf(p.Rows[0])
+		if v == core.NoVal {
+			return true
+		}
+		isRow := map[core.AxisID]bool{}
+		for _, r := range p.Rows {
+			isRow[r] = true
+		}
+		for _, id := range a.f.TransformsTo(a.tensors[v].loop) {
+			t := a.f.Transform(id)
+			for _, out := range t.Out {
+				isRow[out] = out != core.NoAxis && (isRow[out] || slices.ContainsFunc(t.In[:], func(in core.AxisID) bool { return isRow[in] }))
+			}
+		}
+		if slices.ContainsFunc(a.tensors[v].loop, func(x core.AxisID) bool { return isRow[x] && a.parallel(x).IsThread() }) {
+			return true
+		}
+	}
+	return false
 }

@@ -19,9 +19,12 @@ const copiedColumns = 64
 // A copying is how a test copies rows to shared memory.
 type copying struct {
 	inputs, columns int
+	rows            int  // 0: their number is not known
 	fixed           bool // the number of columns is known
 	threads         int64
-	others          bool // threads read what others have copied
+	others          bool  // threads read what others have copied
+	least           int64 // columns that are promised
+	aligned         int64 // elements that rows begin at a multiple of
 }
 
 // schedule returns one of x - sum(x), or x * y - sum(x * y), with rows in shared memory between, and its fusion.
@@ -30,9 +33,13 @@ func (c copying) schedule(t *testing.T) (*schedule.Scheduled, *core.Fusion) {
 	if c.fixed {
 		size = strconv.Itoa(c.columns)
 	}
-	text := "%0 = tensor f32 [-1, " + size + "] contiguity=[yes, yes]\n%1 = tensor f32 [-1, " + size + "] contiguity=[yes, yes]\n%2 = mul %0, %1\n"
+	rows := "-1"
+	if c.rows > 0 {
+		rows = strconv.Itoa(c.rows)
+	}
+	text := "%0 = tensor f32 [" + rows + ", " + size + "] contiguity=[yes, yes]\n%1 = tensor f32 [" + rows + ", " + size + "] contiguity=[yes, yes]\n%2 = mul %0, %1\n"
 	if c.inputs == 1 {
-		text = "%0 = tensor f32 [-1, " + size + "] contiguity=[yes, yes]\n%2 = neg %0\n"
+		text = "%0 = tensor f32 [" + rows + ", " + size + "] contiguity=[yes, yes]\n%2 = neg %0\n"
 	}
 	s := parsed(t, text+`%3 = sum %2 dims=[1] keepdim=false dtype=f32
 %4 = broadcast %3 is_broadcast_dim=[false, true]
@@ -54,7 +61,14 @@ output %5
 		copies = append(copies, cached)
 	}
 	_, err := s.Recompute(product, []core.ValID{out})
-	must(t, err, s.SplitWhole(out, 1, copiedColumns), s.Split(out, 2, c.threads, true))
+	must(t, err)
+	if c.least > 0 {
+		must(t, s.PromiseLeast(out, 1, c.least))
+	}
+	if c.aligned > 0 {
+		must(t, s.AlignRows(out, 0, 1, c.aligned))
+	}
+	must(t, s.SplitWhole(out, 1, copiedColumns), s.Split(out, 2, c.threads, true))
 	_, err = s.TransformLike(out, nil)
 	must(t, err)
 	partial, err := s.RFactor(total, []int{1, 2})

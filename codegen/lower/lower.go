@@ -78,6 +78,8 @@ func Passes() []Pass {
 			Why: "waits for all of them are placed where there are none", run: (*lowering).landInTurn},
 		{Name: "synchronise", Does: "places shared memory, barriers and waits",
 			Why: "it needs exact indices, and orders whatever the passes before it emit", Complete: true, run: (*lowering).synchronise},
+		{Name: "peel", Does: "has those first and last iterations of loops apart in which alone index tests may fail",
+			Why: "no pass looks at both loops, and the next one names what both compute", Complete: true, run: (*lowering).peel},
 		{Name: "hoist", Does: "names index expressions that are used again or in deeper loops",
 			Why: "all expressions are there", Complete: true, run: (*lowering).hoist},
 		{Name: "index type", Does: "chooses the type of index arithmetic",
