@@ -17,6 +17,7 @@ const (
 	heavyBlock   = 512  // threads of a row at most whose elements take much to compute: see heavyThreads
 	smallBlock   = 256  // the same where each processor has heavyRows of them
 	heavyRows    = 16
+	joinedRows   = 2        // of a processor, at least, for heavyBlock where rows have something in common
 	outerBlock   = 512      // threads of a block of an outer reduction
 	fewestLanes  = 8        // of a row
 	narrowRow    = 8        // vectors of kept columns that lie in a part of a line or two
@@ -36,8 +37,11 @@ const (
 	alignedRow     = 256 // elements of a row, at least
 	alignedVectors = 8   // of a thread
 	alignedUnroll  = 4   // at a time, and one more, at most
-	narrowVectors  = 2   // times as many elements, and more, as a step has that begins with the row
-	mostResident   = 32  // blocks of a processor
+	// What rows have in common is loaded one by one then, once for several rows that begin in the same place.
+	commonRows    = 4  // of a thread
+	commonVectors = 8  // of a thread along a row, at least
+	narrowVectors = 2  // times as many elements, and more, as a step has that begins with the row
+	mostResident  = 32 // blocks of a processor
 	// residentThreads are those of a processor, at least, where blocks are not larger. Not
 	// told so, ptxas keeps registers to 32 and has loads of a step wait for each other.
 	residentThreads = 512
@@ -202,6 +206,10 @@ func (l *layout) inner(e, read, least int64, device scheduler.Device) Params {
 		large = smallBlock
 	case l.isHeavy:
 		large = heavyBlock
+	case l.common() > 0 && l.kept >= heavyRows*processors:
+		large = smallBlock
+	case l.common() > 0 && l.kept >= joinedRows*processors:
+		large = heavyBlock
 	}
 	if l.kept == 1 {
 		p.Unroll = min(floor2(innerFlight/2/read), mostUnroll)
@@ -276,15 +284,57 @@ func (l *layout) hasten(p *Params, vectors, read, most int64) {
 	}
 }
 
+// common returns how many bytes for each element of a row the inputs have that all rows have in common.
+func (l *layout) common() (bytes int64) {
+	for k := range l.Tensors {
+		if l.isCommon(&l.Tensors[k]) {
+			bytes += l.Tensors[k].Bytes
+		}
+	}
+	return bytes
+}
+
+func (l *layout) isCommon(t *space.Tensor) bool {
+	return !t.IsOutput && t.IsConstant(0, l.columns) && !t.IsConstant(l.columns, len(l.Order))
+}
+
+// isNarrow reports whether what rows have in common is loaded in narrower accesses than those of steps of e elements that
+// begin where memory is aligned.
+func (l *layout) isNarrow(e int64) bool {
+	for k, w := range l.AlignedPitch(l.columns, e).Widths {
+		if w < e && l.isCommon(&l.Tensors[k]) {
+			return true
+		}
+	}
+	return false
+}
+
 // innerAligned returns the parameters for steps of e elements that begin where memory is aligned,
 // for which a thread reads so many bytes. A row may have one vector more than its elements, so as
 // many steps are under way at a time as leave none idle.
 func (l *layout) innerAligned(e, read int64, device scheduler.Device) Params {
 	p := l.inner(e, read, alignedVectors, device)
 	p.Aligned = true
-	steps := scheduler.CeilDiv(scheduler.CeilDiv(l.reduced+e-1, e), p.Lanes*p.Blocks)
+	vectors := scheduler.CeilDiv(l.reduced+e-1, e)
+	if q := p; l.states == 1 && l.isNarrow(e) && l.inCommon(&q, vectors, device) {
+		return q
+	}
+	steps := scheduler.CeilDiv(vectors, p.Lanes*p.Blocks)
 	p.Unroll = scheduler.CeilDiv(steps, scheduler.CeilDiv(steps, clamp(p.Unroll, 1, alignedUnroll)+1))
 	return p
+}
+
+// inCommon lets threads of p have several rows whose vectors, so many of each, begin in the same place, and reports whether there
+// are rows enough: what rows have in common is loaded in narrow accesses, once for those of a thread.
+func (l *layout) inCommon(p *Params, vectors int64, device scheduler.Device) bool {
+	p.Blocks, p.Each, p.Rows = 1, commonRows, p.Vector
+	p.Lanes = clamp(floor2(vectors/commonVectors), min(fewestLanes, ceil2(vectors)), warp)
+	least := int64(device.Processors) * fewestThreads
+	if l.kept*p.Lanes/commonRows < least {
+		p.Lanes *= 2
+	}
+	p.Unroll = clamp(floor2(vectors/(2*commonVectors*p.Lanes)), 1, 2)
+	return l.kept*p.Lanes/commonRows >= least && p.Lanes*p.Rows <= heavyBlock
 }
 
 // share returns how many blocks share work of so many steps of a block. Few are a power

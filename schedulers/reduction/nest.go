@@ -169,6 +169,9 @@ func (b *builder) innerLoops(n *scheduler.Nest) []schedule.Parallel {
 	all := b.split(n, 0, b.Rows, across, types)
 	if b.Each > 1 { // split outside of results along y, so that rows of a warp are next to each other, and put inside the steps
 		inside := len(all) - len(types) + 1
+		if b.Aligned { // what rows have in common is loaded once for those of a thread
+			inside = len(all) - 1
+		}
 		n.Split(0, b.Each, schedule.Serial)
 		n.Reorder(map[int]int{1: 1 + inside})
 		all = slices.Insert(all, inside, schedule.Unroll)

@@ -17,7 +17,8 @@
 //
 // Rows that are no multiple of a vector are read in accesses as narrow as that takes,
 // more of them at a time, but those of elements of 2 bytes or less in vectors that begin where
-// memory is aligned, in another place of each row ([schedule.Scheduled.AlignRows]). What blocks leave is folded by one block, so there are few
+// memory is aligned, in another place of each row ([schedule.Scheduled.AlignRows]). What rows have in common is loaded in
+// narrow accesses then, once for several rows of a thread, which begin in the same place. What blocks leave is folded by one block, so there are few
 // of them: no second kernel takes over.
 //
 // # Choices
@@ -40,6 +41,13 @@
 //   - Short rows of bfloat16 on an H200, several of a thread at a time and one, and a copy of as many bytes: sums of
 //     2 columns 259.3 / 253.9, 467.3 / 464.5 and 255.1 / 253.0, of 64 136.1 / 129.1, 182.9 / 177.1 and
 //     133.0 / 129.6; var_mean of 64 181.3 / 177.5 and 207.1 / 204.6, which package innerpersistent does faster.
+//   - Sums of products with a row on an H200, of odd rows with four rows of a thread that begin in the same place and with one, and a
+//     copy of as many bytes: of 131200 x 1023 bfloat16 87.4 / 79.1, 112.0 / 106.0 and 70.6 / 66.9, of 65568 x 2047 87.8 / 81.3,
+//     123.8 / 119.0 and 69.7 / 67.2, of 8192 x 16383 with two vectors of each of 32 threads at a time 82.5 / 76.1, 138.4 / 135.7 and 68.0 /
+//     64.2; of others with 256 threads and with 1024, of which a processor has registers for one block: of 4067 x 33000
+//     74.5 / 67.7, 91.6 / 84.5 and 69.7 / 66.3, of 2684 x 100000 137.7 / 130.1, 146.9 / 139.1 and 131.4 / 128.6, of 2048 x
+//     131072 with 512 130.8 / 122.9, 134.9 / 127.6 and 128.6 / 125.7. With eight rows 1023 columns take 92.4 / 85.5, with two
+//     90.8 / 86.0, in vectors of two elements with one 263.8 / 257.8.
 //   - Sums of 64 columns of 802816 rows take 48.5 / 39.4 with blocks of 1024 threads,
 //     49.3 / 40.0 with 512. A sum of 2^18 float32 takes 6.2 / 6.4 on an H200 with 64 blocks
 //     of 512, 6.7 / 6.5 with 32 of 1024.
