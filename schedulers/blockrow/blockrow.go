@@ -26,7 +26,9 @@
 // On an H100 (80GB HBM3), with a dirty and a clean second cache, in microseconds: a cumsum of
 // 8192 x 2048 float32 takes 49.2 / 42.7 and a copy 49.2 / 43.1, of 65536 x 2048 bfloat16
 // 180.4 / 174.8 and 182 / 175; of rows of 1,023, loaded one by one, 125 / 120 and 93 / 87; on
-// an H200 116 / 114 so, in aligned pairs 69.5 / 67.1, and a copy 68.3 / 65.2. With 8 elements of a thread that sorts, argsort takes 73 for 4096 x 1024 float32
+// an H200 116 / 114 so, in aligned pairs 69.5 / 67.1, and a copy 68.3 / 65.2. All pairs are loaded before any is set right: of
+// 131200 x 1023 bfloat16 it takes 137.8 / 137.8 so, 177.0 / 175.7 with each on its own, of products with a row
+// 168.3 / 165.4 and 216.5 / 212.5, of 65568 x 2047 137.4 / 134.9 and 172.2 / 166.8, and a copy 130.7 / 126.6. With 8 elements of a thread that sorts, argsort takes 73 for 4096 x 1024 float32
 // and 405 for 4096 x 4096, with 4 71 and 399, with 16 88 and 417; the 8 greatest of 16384 x
 // 256 bfloat16 16.7, with 4 17.6, with 16 14.5, the 50 greatest of 4096 x 4096 float32 194,
 // with 4 194, with 16 227.

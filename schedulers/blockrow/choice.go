@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/space"
 )
 
 const (
@@ -21,8 +22,19 @@ const (
 	// cumsum of 65536 x 1023 bfloat16 takes 69.5 / 67.1 so, 71.4 / 69.4 with 16 and
 	// 77.3 / 75.1 with 8, and a copy 68.3 / 65.2.
 	alignedElements = 32
-	sortElements    = 8        // of a thread that sorts
-	mostRecords     = 64 << 10 // bytes of the records of a row, which are twice in shared memory
+
+	// fewAligned are the same where rows have inputs in common, whose loads are as many again, or are few. In us on an H200, so and with 32:
+	// a cumsum of products of 131200 x 1023 bfloat16 with a row 149.0 / 146.3 and 166.3 / 164.1, of 65568 x 2047 147.6 /
+	// 145.7 and 145.3 / 142.5; of 4096 x 1023 without 9.2 / 8.5 and 9.8 / 9.6.
+	fewAligned = 16
+
+	// pairElements are the same of pairs of elements of 2 bytes that begin with the row. In us on an H200, so and with 8 of 512 threads:
+	// a cumsum of 16388 x 8190 bfloat16 143.9 / 142.4 and 165.5 / 162.9, of 32752 x 4098 163.5 / 160.9 and 193.9 / 190.8, and of
+	// products with a row 176.1 / 174.0 and 204.4 / 201.4.
+	pairElements = 32
+	pairBytes    = 4
+	sortElements = 8        // of a thread that sorts
+	mostRecords  = 64 << 10 // bytes of the records of a row, which are twice in shared memory
 )
 
 // buckets are the numbers of steps of a thread that kernels are made for: rows of similar
@@ -84,8 +96,13 @@ func (a *analysis) fit(p *Params, length, count int64, device scheduler.Device) 
 	}
 	most := min(mostThreads, int64(device.Threads))
 	few := max(fewElements, fewVectors*e)
-	if p.Aligned {
+	switch read, _ := a.space.Traffic(1); {
+	case p.Aligned && length <= fewAligned*block && (a.isCommon() || !device.HasMany(count*warp/block)):
+		few = fewAligned
+	case p.Aligned:
 		few = alignedElements
+	case e == alignedPair && read*e <= pairBytes:
+		few = pairElements
 	}
 	for p.Threads < most && p.Threads >= warp && scheduler.CeilDiv(vectors, p.Threads)*e > few {
 		p.Threads *= 2
@@ -98,6 +115,14 @@ func (a *analysis) fit(p *Params, length, count int64, device scheduler.Device) 
 	_, moved := a.space.Traffic(1)
 	p.Rows = a.rowsOf(*p, count, moved*length, device)
 	return p.capacity() >= length
+}
+
+// isCommon reports whether rows have inputs in common.
+func (a *analysis) isCommon() bool {
+	last := len(a.space.Order) - 1
+	return slices.ContainsFunc(a.space.Tensors, func(t space.Tensor) bool {
+		return !t.IsOutput && t.IsConstant(0, last) && !t.IsConstant(last, last+1)
+	})
 }
 
 // chooseSort returns the choice for count rows of length elements that are sorted, or why

@@ -12,13 +12,16 @@ import (
 )
 
 // TestChoices compares what is chosen for segments: parameters, and the loops of what is scanned
-// and stored.
+// and stored, and where inputs are loaded.
 func TestChoices(t *testing.T) {
 	segmenttext.Run(t, Scheduler{}, func(_ *testing.T, b *strings.Builder, c segmenttext.Chosen) {
 		s, f := c.Schedule, c.Schedule.Fusion()
 		for _, v := range s.Tensors() {
 			if f.Val(v).Def != core.NoExpr && (s.Memory(v) == schedule.Global || !scheduler.Maps(f.Expr(f.Val(v).Def).Op.Class)) {
 				fmt.Fprintf(b, "%s %v %v %s\n", f.Name(v), f.Val(v).DType, s.Memory(v), s.LoopText(v))
+			}
+			if isCopy(f, v) {
+				fmt.Fprintf(b, "%s is loaded in %d loops of others\n", f.Name(v), s.Position(v))
 			}
 		}
 	})

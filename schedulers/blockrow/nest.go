@@ -59,7 +59,19 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	if err := a.g.Stream(s); err != nil {
 		return err
 	}
-	return s.InlineMost(nil, nil)
+	tensors := s.Tensors()
+	if p.Aligned { // all loads come first: what does not exist at the ends of a row is set right after them
+		tensors = slices.DeleteFunc(slices.Clone(tensors), func(v core.ValID) bool { return isCopy(f, v) })
+	}
+	return s.InlineMost(tensors, nil)
+}
+
+// isCopy reports whether v is a copy of an input.
+func isCopy(f *core.Fusion, v core.ValID) bool {
+	if f.Val(v).Def == core.NoExpr || f.Expr(f.Val(v).Def).Op != core.SetOp {
+		return false
+	}
+	return f.Val(f.TensorArgs(f.Expr(f.Val(v).Def))[0]).Input
 }
 
 // spread gives reference its loops, and those tensors that have its rows: those that are
