@@ -28,9 +28,9 @@ var rowPrograms = []struct{ name, inputs, text string }{
 }
 
 // randomRows returns a program on rows of any length, most of them odd, with NaNs and infinities
-// in some, that begin anywhere in memory, or are written to the memory of the input. Long ones are
-// of a cluster on a device with small blocks.
-func randomRows(t testing.TB, r *rand.Rand, isLong bool) *fusionfuzz.Case {
+// in some, that begin anywhere in memory, or are written to the memory of the input. Those with as many columns as long
+// says, if it is not nil, are of a cluster on a device with small blocks.
+func randomRows(t testing.TB, r *rand.Rand, long func(*rand.Rand) int64) *fusionfuzz.Case {
 	t.Helper()
 	p := rowPrograms[r.IntN(len(rowPrograms))]
 	types := []string{"bf16", "f16", "bf16", "f32"}
@@ -40,8 +40,8 @@ func randomRows(t testing.TB, r *rand.Rand, isLong bool) *fusionfuzz.Case {
 	if r.IntN(3) == 0 {
 		shape = []int64{1 + r.Int64N(5), 1 + r.Int64N(6), columns}
 	}
-	if isLong {
-		shape = []int64{1 + r.Int64N(4), 8192 + r.Int64N(16384)}
+	if long != nil {
+		shape = []int64{1 + r.Int64N(4), long(r)}
 		columns = shape[1]
 	}
 	gap, offset := int64(0), int64(0)
@@ -98,7 +98,7 @@ func randomRows(t testing.TB, r *rand.Rand, isLong bool) *fusionfuzz.Case {
 // is aligned, in another place of each row, and those that begin with a sector of it, among them. DEVICE_ROWS is how many, DEVICE_SEED says which.
 func TestDeviceRows(t *testing.T) {
 	n, sectors := setting("DEVICE_ROWS", 150), 0
-	aligned := checkRows(t, n, false, "scheduler_verbose", func(s *stage, r *rand.Rand) (candidate int) {
+	aligned := checkRows(t, n, nil, "scheduler_verbose", func(s *stage, r *rand.Rand) (candidate int) {
 		s.driver.Present[0].Processors = 1 + r.IntN(3)
 		return []int{0, 0, 0, 1}[r.IntN(4)]
 	}, func(choice string) bool {
@@ -114,22 +114,43 @@ func TestDeviceRows(t *testing.T) {
 
 // TestDeviceLongRows is the same of rows that are in registers of clusters. DEVICE_LONG_ROWS is how many.
 func TestDeviceLongRows(t *testing.T) {
-	aligned := checkRows(t, setting("DEVICE_LONG_ROWS", 12), true, "scheduler_params", func(s *stage, _ *rand.Rand) (candidate int) {
-		s.driver.Present[0].ThreadsPerBlock = 256
-		return 0
-	}, func(choice string) bool {
+	columns := func(r *rand.Rand) int64 { return 8192 + r.Int64N(16384) }
+	aligned := checkRows(t, setting("DEVICE_LONG_ROWS", 12), columns, "scheduler_params", smallBlocks, func(choice string) bool {
 		return strings.Contains(choice, "from where memory is aligned") && strings.Contains(choice, "in each of")
 	})
 	require.Positive(t, aligned)
 }
 
+// TestDeviceSharedRows is the same of rows of whole vectors that are in shared memory, where steps begin with lines of the
+// second cache, or with rows that do. DEVICE_SHARED_ROWS is how many.
+func TestDeviceSharedRows(t *testing.T) {
+	shared, columns := 0, func(r *rand.Rand) int64 {
+		whole := []int64{8, 64}[r.IntN(2)]
+		return (8200 + r.Int64N(16384)) / whole * whole
+	}
+	lines := checkRows(t, setting("DEVICE_SHARED_ROWS", 12), columns, "scheduler_params", smallBlocks, func(choice string) bool {
+		if strings.Contains(choice, "in shared memory") {
+			shared++
+		}
+		return strings.Contains(choice, "from where lines")
+	})
+	require.Positive(t, lines)
+	require.Greater(t, shared, lines)
+}
+
+func smallBlocks(s *stage, r *rand.Rand) (candidate int) {
+	s.driver.Present[0].Processors = 1 + r.IntN(3)
+	s.driver.Present[0].ThreadsPerBlock = 256
+	return 0
+}
+
 // checkRows checks n random programs, each on a device that prepare sets up and by the candidate that
 // it returns, and returns how many are of those whose choice, as it is shown, is counted.
-func checkRows(t *testing.T, n int, isLong bool, shown string, prepare func(s *stage, r *rand.Rand) (candidate int), isCounted func(choice string) bool) (counted int) {
+func checkRows(t *testing.T, n int, long func(*rand.Rand) int64, shown string, prepare func(s *stage, r *rand.Rand) (candidate int), isCounted func(choice string) bool) (counted int) {
 	seed := uint64(setting("DEVICE_SEED", 5))
 	for k := range n {
 		r := rand.New(rand.NewPCG(seed, uint64(k)))
-		c := randomRows(t, r, isLong)
+		c := randomRows(t, r, long)
 		s := newStage(t)
 		candidate := prepare(s, r)
 		ok, err := s.check(s.executor(c.Fusion), c, candidate, never)

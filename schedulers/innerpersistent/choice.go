@@ -57,9 +57,13 @@ const (
 	clusterBytes   = 32 << 10  // that a block of it holds in registers, where it may have more blocks
 	sharedBytes    = 64 << 10  // the same in shared memory: three blocks a processor, so that some load while others compute
 	largeBytes     = 104 << 10 // the same before a cluster is larger than portable: two blocks a processor. The backward of a batch norm with 98 KB took 121 us so, and 143 in twice as many blocks
+	thirdBytes     = 74 << 10  // the same for three blocks a processor at most
+	smallPart      = 48 << 10  // the same of rows that are tested for their end, for which small blocks are enough where a step has several loads
+	widePart       = 52 << 10  // the same of elements of 4 bytes
 	sharedElements = 64        // of a thread's part of a row there, of all inputs: half or twice as many cost a tenth and more
 	sharedThreads  = 512       // of a block then, at most
 	sharedLoads    = 3         // of a step that large blocks have at most, where several are of what rows have in common
+	landedSteps    = 8         // of a thread then, at most, where the first phase begins with those that have landed
 	stepsAhead     = 2         // steps whose loads of what rows have in common are under way then
 	idleSteps      = 7         // of so many one may be idle for two rows a thread
 	accessBytes    = 16        // of a load at most
@@ -304,22 +308,57 @@ func (a *analysis) fitShared(p Params, least int64, device scheduler.Device) (Pa
 		p.Ahead = stepsAhead
 	}
 	p.Steps = a.sharedSteps(p)
-	if q := p; common > 1 {
-		q.Threads = clusterThreads
-		q.Steps = a.sharedSteps(q)
-		isLess := q.capacity() < p.capacity() && a.rows.Count >= int64(device.Processors)
-		if isLess || common+int64(len(h.again)) > sharedLoads || a.isWide(p) {
-			p = q
-		}
+	switch {
+	case common+int64(len(h.again)) > sharedLoads && common > 1 || a.isWide(p):
+		p.Threads = clusterThreads
+		p.Steps = a.sharedSteps(p)
+	case common > 1 && !a.isWhole(p):
+		p = a.tested(p, row, device)
+	}
+	isRoomy := func(p Params) bool {
+		return bytes*p.Steps*p.Threads*p.Vector*p.Each <= int64(device.Shared)-exchangeBytes
 	}
 	p = a.pairShared(p, device)
-	isRoomy := bytes*p.Steps*p.Threads*p.Vector*p.Each <= int64(device.Shared)-exchangeBytes
-	return p, bytes > 0 && p.Cluster <= int64(device.Cluster) && isRoomy && p.capacity() >= a.rows.Length && a.registersOf(p) <= min(mostRegisters, registers/p.Threads)
+	if q := p; a.inLines(&q) && isRoomy(q) {
+		p = q
+	}
+	return p, bytes > 0 && p.Cluster <= int64(device.Cluster) && isRoomy(p) && p.capacity() >= a.rows.Length && a.registersOf(p) <= min(mostRegisters, registers/p.Threads)
+}
+
+// tested returns the parameters for rows of so many bytes that are tested for their end, of which steps have several loads of
+// what rows have in common: one step at a time, which blocks take in turn. Small blocks are enough for small parts of a row. Where
+// that leaves no step out, or elements are wide, two steps at a time take no longer if rows begin with lines.
+func (a *analysis) tested(p Params, row int64, device scheduler.Device) Params {
+	small := p
+	small.Threads = clusterThreads
+	small.Steps = a.sharedSteps(small)
+	isSmall := a.rows.Count >= int64(device.Processors) && (row <= p.Cluster*smallPart || row <= p.Cluster*widePart && !a.isNarrow())
+	q := small
+	if q.Ahead = 0; !isSmall {
+		q.Threads = min(sharedThreads, int64(device.Threads))
+	}
+	q.Steps = a.sharedSteps(q)
+	isInLines := a.rows.KeptDimensions > 0 && a.rows.Line(a.rows.Kept) > 0
+	if !isInLines && (isSmall && q.Steps == small.Steps || !isSmall && !a.isNarrow()) {
+		return small
+	}
+	return q
+}
+
+// inLines lets steps of p, whose rows are in shared memory, begin with the lines of the second cache where rows do not, and
+// reports whether they can: no line is read or written by two warps then.
+func (a *analysis) inLines(p *Params) bool {
+	if p.Each > 1 || a.rows.KeptDimensions == 0 || a.rows.Piece != a.rows.Length {
+		return false
+	}
+	p.Aligned = a.rows.Line(a.rows.Kept)
+	p.Steps = a.sharedSteps(*p)
+	return p.Aligned > 0
 }
 
 // sharedSteps returns the steps of the threads of p.
 func (a *analysis) sharedSteps(p Params) int64 {
-	n := scheduler.CeilDiv(scheduler.CeilDiv(max(a.rows.Length, 1), p.Vector), p.Threads*p.Cluster)
+	n := scheduler.CeilDiv(scheduler.CeilDiv(max(a.rows.Length, 1)+p.before(), p.Vector), p.Threads*p.Cluster)
 	if n <= buckets[len(buckets)-1] {
 		n = bucketsOf(p.Ahead).Of(n)
 	}
@@ -334,18 +373,13 @@ func (a *analysis) isWide(p Params) bool { return a.facts.widest*p.Vector > acce
 // left, and few more steps are idle. In us on an H200, with two rows and with one, of layer norms of bfloat16 with
 // weights of float32: 8192 x 32768 268.2 / 265.1 and 284.9 / 281.9, 4096 x 65536 276.8 / 273.4 and 294.4 / 292.1,
 // 4096 x 65528 315.4 / 313.1 and 352.5 / 351.4, 3000 x 40000, with a fifth of the steps idle, 152.8 / 148.9 and 141.3 /
-// 138.5; an RMS norm of 4096 x 65536 257.9 / 255.1 and 271.6 / 268.0. With weights of bfloat16 so are rows that are
-// tested for their end, if no more steps are idle: 4096 x 65528 298.9 / 295.3 and 310.8 / 307.9, 1500 x 120000 205.6 /
-// 201.8 and 216.1 / 213.1; whole ones are not, 4096 x 65536 274.3 / 270.9 and 268.8 / 265.5, and of float32 they
-// take as long.
+// 138.5; an RMS norm of 4096 x 65536 257.9 / 255.1 and 271.6 / 268.0. With weights of bfloat16 it is slower: 4096 x 65536
+// 274.3 / 270.9 and 268.8 / 265.5, 4471 x 60032 294.8 / 292.7 and 278.6 / 275.9; of float32 they take as long.
 func (a *analysis) pairShared(p Params, device scheduler.Device) Params {
 	q := p
 	q.Threads, q.Cluster, q.Each = clusterThreads, 2*p.Cluster, 2
 	q.Steps = a.sharedSteps(q)
 	isFaster := a.isWide(p) && idleSteps*(q.capacity()-p.capacity()) <= p.capacity()
-	if a.facts.shared*p.Vector > accessBytes && !a.isWhole(p) && a.isNarrow() && len(a.facts.held[p.holding()].again) == 1 {
-		isFaster = isFaster || q.capacity() <= p.capacity()
-	}
 	if !isFaster || a.rows.KeptDimensions == 0 || q.Cluster > int64(min(device.Cluster, device.Portable)) || a.rows.Count < int64(device.Processors) {
 		return p
 	}
@@ -369,18 +403,28 @@ func (a *analysis) bytesAgain(p Params) (bytes int64) {
 // Of 256 threads it takes fewer registers than there are, to the same effect: a layer norm of 2048 x 32768
 // float32 takes 174.3 / 168.4 with 37 of them, 131.1 / 128.3 with 80. Where two inputs are in shared memory
 // more are of no use: a layer norm of a sum of 2048 x 65536 bfloat16 takes 212.2 / 207.7 with 40, 219.7 /
-// 216.5 with 80. Tests for the end of a row take registers that there are not, but of two rows of a thread:
-// one of 4096 x 65528 bfloat16 with weights of float32 takes 318.6 / 314.6 with 64, 313.9 / 310.1 with 72.
+// 216.5 with 80. Where rows are tested for their end there is room for as many large blocks as shared memory has: a layer norm
+// of 4471 x 60032 bfloat16 takes 278.6 / 275.9 so, 288.2 / 285.8 with room for two, an RMS norm of 4067 x 33000 135.6 / 133.0,
+// 144.1 / 141.0 if nothing is said; small ones take as few as they need, one of 6710 x 40000 273.4 / 270.5, 277.0 /
+// 273.8 with room for four and 303.2 / 300.6 for five. Steps that begin with lines take more where means and variances are reduced
+// together as they land, or of elements of 4 bytes: with room for two and for three blocks one of 4800 x 28008 takes 141.2 / 138.8 and 149.3 /
+// 146.7, of 1118 x 60008 float32 148.6 / 145.8 and 163.6 / 161.2, but of 1118 x 120008
+// bfloat16 162.3 / 160.7 and 153.1 / 149.2, of 4096 x 65528 295.6 / 293.9 and 290.6 / 290.7.
 // Of moments alone it has the loads of some rows of a thread wait for others, if it is not told.
 func (a *analysis) resident(p Params) int64 {
 	if a.facts.isMoments && p.Each > 1 && p.Aligned == 0 {
 		return gatheredThreads / (p.Rows * p.Threads)
 	}
-	isSmall := p.Threads < sharedThreads && len(a.facts.held[p.holding()].again) > 1
-	if !p.Shared || !p.Whole && p.Each == 1 || isSmall || a.facts.shared*p.Vector <= accessBytes {
+	isTested, isSmall := !p.Whole && p.Each == 1, p.Threads < sharedThreads
+	isOne := len(a.facts.held[p.holding()].again) == 1
+	switch {
+	case !p.Shared || a.facts.shared == 0 || isSmall && !isOne:
+		return 0
+	case isTested && (isSmall || !isOne) || !isTested && a.facts.shared*p.Vector <= accessBytes:
 		return 0
 	}
-	if a.bytesAgain(p)*p.capacity()*p.Each <= p.Cluster*sharedBytes {
+	takesMore := p.Aligned > 0 && (p.isOnePass() && p.Steps <= landedSteps || !a.isNarrow())
+	if !takesMore && a.bytesAgain(p)*p.Steps*p.Threads*p.Vector*p.Each <= thirdBytes {
 		return 3
 	}
 	return 2

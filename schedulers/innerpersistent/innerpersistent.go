@@ -42,6 +42,10 @@
 // thread where it takes several loads. The first phase begins with the steps that have landed,
 // if they are few enough.
 //
+// Where such rows do not have all elements of their steps, blocks of a cluster take steps in turn, and where rows do not
+// begin with a line of the second cache steps do, in another place of each row: the first and the last steps alone are
+// tested then for what is before a row and beyond it.
+//
 // Clusters have 16 blocks where 8 would have more than 64 KB of a row each, or no room for it.
 // A function must opt in to more than 8, and a device may have no room for any such cluster:
 // what 8 blocks can do is the next choice, which the executor takes then.
@@ -96,11 +100,15 @@
 //   - Long rows with weights: an RMS norm of 2048 x 131072 bfloat16 takes 263.1 / 260.3 on an
 //     H200 with loads of two steps at a time, 269.8 / 264.9 with those of one and 267.0 / 264.0
 //     of four; a layer norm of 4096 x 65536 267.5 / 263.0 with two of 512 threads,
-//     283.2 / 279.1 with two of 256 and 270.9 / 268.2 with four of 256. Blocks of 256 threads are
-//     faster where fewer of their steps are idle: of 4096 x 50000 246.3 / 243.1 and 263.8 / 260.6, of 3000 x
-//     40000 127.1 / 124.4 and 158.7 / 156.0, of 4096 x 33000 160.4 / 155.7 and 213.8 / 212.0, but of 4096 x
-//     65528 314.5 / 310.8 and 311.2 / 308.0. RMS norms, with one load a step, are not: of 4096 x 50000 217.4 /
-//     214.8 and 206.3 / 203.9.
+//     283.2 / 279.1 with two of 256 and 270.9 / 268.2 with four of 256.
+//   - Long rows that are tested for their end, on an H200, in turn and with one step at a time, and as whole rows are, and a copy: a layer
+//     norm of 5363 x 50048 282.5 / 278.4, 300.3 / 297.9 and 254.1 / 251.8, of 2681 x 100096 292.6 / 290.3, 307.1 /
+//     304.8 and 256.1 / 251.8, of 8128 x 33024 with 256 threads 278.5 / 275.0, with 512 297.7 / 294.4, else 296.1 /
+//     292.0, of 1490 x 180096 295.5 / 291.7, 328.9 / 323.6 and 347.6 / 347.0; a softmax of 2681 x 100096 252.5 / 250.0, else 256.3 / 254.7.
+//   - Long rows that do not begin with lines, on an H200, with steps that do, with steps that begin with sectors, with rows, and a copy:
+//     a softmax of 4096 x 65528 254.6 / 252.2, 255.0 / 253.6, 261.2 / 258.9 and 255.2 / 251.5, an RMS norm 260.0 / 257.1,
+//     265.8 / 263.1, 270.1 / 267.9 and 255.6 / 251.0, a layer norm of 5368 x 50000 290.9 / 286.4, 297.6 / 293.6, 300.0 / 299.6
+//     and 254.6 / 251.6; of float32 an RMS norm of 1342 x 50000 133.4 / 130.3, with rows 148.2 / 144.1, and a copy 131.0 / 127.5.
 //   - Rows of 1 MB: a softmax of 512 x 262144 float32 takes 367.7 / 364.2 with 16 blocks of 256
 //     threads, 428.9 / 423.7 with 16 of 512, 410.1 / 409.3 with 8 of 512; a copy 358.2 / 352.6.
 //   - Means and variances alone, on an H200, and by merges of moments, and a copy of as many bytes: of 4194304 x 64
@@ -156,6 +164,8 @@ func (p Params) String() string {
 		ahead = fmt.Sprintf(", %d at a time", p.Ahead)
 	}
 	switch {
+	case p.isInSectors() && p.Shared:
+		aligned = fmt.Sprintf(" from where lines of %d elements begin", p.Aligned)
 	case p.isInSectors():
 		aligned = fmt.Sprintf(" from where sectors of %d elements begin", p.Aligned)
 	case p.Aligned > 1:
@@ -209,8 +219,16 @@ func (p Params) before() int64 {
 	return max(p.Aligned-1, 0)
 }
 
-// isInSectors reports whether steps begin with the sectors of memory, which vectors alone need not.
+// isInSectors reports whether steps begin with the sectors or lines of memory, which vectors alone need not.
 func (p Params) isInSectors() bool { return p.Aligned > p.Vector }
+
+// inOnePiece reports whether each block of a cluster has a part of the row that is in one piece. Else blocks take steps of it in turn:
+// what is beyond the end of a row, or before it, is in the last steps of all blocks, or the first, and the others are not
+// tested for it. Where loads of several steps are under way that gains less than it costs: in us on an H200, in turn and in
+// pieces, an RMS norm of 1490 x 180096 bfloat16 takes 266.9 / 263.6 and 260.2 / 257.9, of 4096 x 65528 270.4 / 267.7 and 270.1 / 268.0.
+func (p Params) inOnePiece() bool {
+	return p.Shared && (p.Whole || p.Ahead > 1 && p.Aligned == 0)
+}
 
 // least is how many elements a row has at least that has these parameters: all but the
 // last steps of a thread are whole then. 0: it may be empty.

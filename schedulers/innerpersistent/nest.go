@@ -258,11 +258,11 @@ func (a *analysis) loops(s *schedule.Scheduled, v core.ValID, p Params) error {
 	n.Split(at, p.Threads, schedule.TIDx)
 	steps := at
 	switch {
-	case p.Cluster > 1 && p.Shared: // each block has a part of the row that is in one piece
+	case p.Cluster > 1 && p.inOnePiece():
 		n.Split(at, p.Steps, schedule.Serial)
 		n.Parallelize(at, schedule.Cluster)
 		steps++
-	case p.Cluster > 1: // what is beyond the end of a row is in the last steps of all blocks
+	case p.Cluster > 1:
 		n.Split(at, p.Cluster, schedule.Serial)
 		n.Parallelize(at+1, schedule.Cluster)
 	}

@@ -175,23 +175,40 @@ func (p *Space) AlignedPitch(from int, e int64) Pitch {
 	return h
 }
 
-// sectorBytes are those that memory moves at a time.
-const sectorBytes = 32
+// Bytes that memory moves at a time, and those that the second cache has together.
+const (
+	sectorBytes = 32
+	lineBytes   = 128
+)
 
 // Sector returns how many elements whole sectors of memory have, of all tensors that have an element
 // for each point, if those begin with one and lie in memory as the space does, but rows along the places from
 // from on do not begin with one, and accesses of e elements are narrow; else 0.
 func (p *Space) Sector(from int, e int64) int64 {
-	n, isNarrow := int64(1), false
+	for k := range p.Tensors {
+		if t := &p.Tensors[k]; p.IsFull(t) && e*t.Bytes < vectorBytes {
+			return p.beside(from, sectorBytes)
+		}
+	}
+	return 0
+}
+
+// Line is [Space.Sector] of lines, and of accesses of any width.
+func (p *Space) Line(from int) int64 { return p.beside(from, lineBytes) }
+
+// beside returns how many elements so many bytes have, of all tensors that have an element for each point, if those lie in
+// memory as the space does, but rows along the places from from on do not begin at a multiple of that; else 0.
+func (p *Space) beside(from int, bytes int64) int64 {
+	n := int64(1)
 	for k := range p.Tensors {
 		if t := &p.Tensors[k]; p.IsFull(t) {
 			if t.Aligned < vectorBytes || p.reach(t, 0).run != p.Size(0, len(p.Extents)) {
 				return 0
 			}
-			n, isNarrow = max(n, sectorBytes/t.Bytes), isNarrow || e*t.Bytes < vectorBytes
+			n = max(n, bytes/t.Bytes)
 		}
 	}
-	if !isNarrow || p.Size(from, len(p.Extents))%n == 0 || p.Size(0, from) == 1 {
+	if p.Size(from, len(p.Extents))%n == 0 || p.Size(0, from) == 1 {
 		return 0
 	}
 	return n
