@@ -61,7 +61,7 @@ func randomMasked(t *testing.T, r *rand.Rand) *fusionfuzz.Case {
 	f, err := core.Parse(b.String())
 	require.NoError(t, err, b.String())
 	f.Freeze()
-	return &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), given...), Wild: true}
+	return &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), given...)}
 }
 
 // TestDeviceMasks has masks that some dimensions share added to tensors, for a device whose second cache is so

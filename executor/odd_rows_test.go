@@ -76,7 +76,7 @@ func randomRows(t testing.TB, r *rand.Rand, long func(*rand.Rand) int64) *fusion
 	f, err := core.Parse(text)
 	require.NoError(t, err, text)
 	f.Freeze()
-	c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), given...), Wild: true}
+	c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), given...)}
 	x := &c.Inputs[0]
 	for i := range x.Array.F {
 		if row := int64(i) / columns; row%4 == 2 && p.inputs != "" {

@@ -62,7 +62,7 @@ func randomPad(t *testing.T, r *rand.Rand) *fusionfuzz.Case {
 	f, err := core.Parse(text)
 	require.NoError(t, err, text)
 	f.Freeze()
-	return &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), sizes), Wild: true}
+	return &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), sizes)}
 }
 
 // TestDevicePads has random pads. DEVICE_PADS is how many, DEVICE_SEED says which.

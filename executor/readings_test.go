@@ -221,7 +221,7 @@ func TestDeviceReadings(t *testing.T) {
 		require.NoError(t, err)
 		f.Freeze()
 		sizes := of.sizes(r)
-		c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), sizes...), Wild: true}
+		c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), sizes...)}
 		s := newStage(t)
 		s.driver.Present[0].Processors = 1
 		ok, err := s.check(s.executor(f), c, 0, never)
@@ -254,7 +254,7 @@ func TestReadingsInVectors(t *testing.T) {
 		of := readings[test.of]
 		t.Run(of.name, func(t *testing.T) {
 			s, f := newStage(t), parsed(t, strings.ReplaceAll(of.text, "KIND", "bf16"))
-			c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 3, test.sizes...), Wild: true}
+			c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 3, test.sizes...)}
 			ok, err := s.check(s.executor(f), c, 0, never)
 			require.True(t, ok, "%v", err)
 			require.Len(t, s.driver.Compiles(), 1)

@@ -114,7 +114,7 @@ func randomScan(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
 	f, err := core.Parse(b.String())
 	require.NoError(t, err, b.String())
 	f.Freeze()
-	c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), sizes, other), Wild: true}
+	c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), sizes, other)}
 	if hasGaps {
 		in, step := &c.Inputs[0], int64(1)
 		for d := len(in.Strides) - 1; d >= 0; d-- {

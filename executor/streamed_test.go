@@ -52,7 +52,7 @@ output %4
 		t.Run(test.name, func(t *testing.T) {
 			s, f := newStage(t), parsed(t, test.text)
 			s.driver.Present[0].Processors, s.driver.Present[0].L2 = 1, 1000
-			c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 3, test.shapes...), Wild: true}
+			c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 3, test.shapes...)}
 			ok, err := s.check(s.executor(f), c, 0, never)
 			require.True(t, ok, "%v", err)
 			source := s.driver.Compiles()[0].Source

@@ -117,7 +117,7 @@ func randomTranspose(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
 	f, err := core.Parse(b.String())
 	require.NoError(t, err, b.String())
 	f.Freeze()
-	c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), given...), Wild: true}
+	c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), given...)}
 	for i := range c.Inputs {
 		if !gaps[i] {
 			continue
@@ -199,7 +199,7 @@ func TestDeviceLargeTransposes(t *testing.T) {
 			require.NoError(t, err)
 			f.Freeze()
 			given := [][]int64{sizes, {sizes[1], sizes[0]}}
-			c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 7, given[:len(f.Inputs())]...), Wild: true}
+			c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, 7, given[:len(f.Inputs())]...)}
 			s := newStage(t)
 			s.driver.Present[0].Processors = 1
 			ok, err := s.check(s.executor(f), c, 0, never)

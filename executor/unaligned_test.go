@@ -51,7 +51,7 @@ func randomUnaligned(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
 	f, err := core.Parse(b.String())
 	require.NoError(t, err, b.String())
 	f.Freeze()
-	c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), given...), Wild: true}
+	c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), given...)}
 	for i := range c.Inputs {
 		in := &c.Inputs[i]
 		if gaps[i] {

@@ -134,7 +134,8 @@ func (m *Memory) Overrun() bool {
 
 // Difference describes the first element in which got differs from want, or is
 // "". NaNs are equal. With a tolerance, parts may differ by it relative to the
-// largest finite magnitude of want, at least 1e-6, and zeros of different signs are equal.
+// largest finite magnitude of want, at least 1e-6, or be next to each other in a type of 2 bytes or less, and zeros of
+// different signs are equal.
 func Difference(want, got *core.Array, tolerance float64) string {
 	if fmt.Sprint(want.Type, want.Shape) != fmt.Sprint(got.Type, got.Shape) {
 		return fmt.Sprintf("want %v %v, got %v %v", want.Type, want.Shape, got.Type, got.Shape)
@@ -148,11 +149,22 @@ func Difference(want, got *core.Array, tolerance float64) string {
 	}
 	for i := range int64(want.Len()) {
 		a, b := want.At(i), got.At(i)
-		if a.I != b.I || !same(a.Re, b.Re, tolerance*scale) || !same(a.Im, b.Im, tolerance*scale) {
+		isClose := same(a.Re, b.Re, tolerance*scale) || tolerance > 0 && areNeighbours(want.Type, a.Re, b.Re)
+		if a.I != b.I || !isClose || !same(a.Im, b.Im, tolerance*scale) {
 			return fmt.Sprintf("element %d of %v %v: want %v, got %v", i, want.Type, want.Shape, a, b)
 		}
 	}
 	return ""
+}
+
+// areNeighbours reports whether no number of a narrow type is between a and b, which are of it: then one of them is what
+// their mean is rounded to.
+func areNeighbours(t dtype.Type, a, b float64) bool {
+	if !t.IsFloat() || t.Size() > 2 || math.IsInf(a, 0) || math.IsInf(b, 0) {
+		return false
+	}
+	mean := core.ConvertScalar(t, scalar.Value{Type: dtype.Double, Re: a/2 + b/2}).Re
+	return mean == a || mean == b
 }
 
 func same(a, b, tolerance float64) bool {
