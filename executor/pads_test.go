@@ -83,3 +83,28 @@ func TestDevicePads(t *testing.T) {
 		}
 	}
 }
+
+// What is cut to one element after it was padded is a broadcast in each kernel, also where the pad reads what another one
+// stores: its widths are told by the sizes of another tensor there.
+func TestPadsOfStoredTensors(t *testing.T) {
+	for _, cut := range []string{"%6 = select %5 index=0 dim=0", "%9 = slice %5 start_indices=[0, 0] end_indices=[1, %0.1] strides=[1, 1] manual_normalization=true\n%6 = squeeze %9 dims=[0]"} {
+		f, err := core.Parse(`%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = sum %0 dims=[1] keepdim=false dtype=f32
+%2 = broadcast %1 is_broadcast_dim=[false, true]
+%3 = div %0, %2
+%5 = pad %3 pad_widths=[0, 0, 1, 1] value=0
+` + cut + `
+%7 = broadcast %6 is_broadcast_dim=[true, false]
+%8 = sub %5, %7
+output %8
+`)
+		require.NoError(t, err)
+		f.Freeze()
+		for _, rows := range []int64{1, 3, 5} {
+			c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, uint64(rows), []int64{rows, 16})}
+			s := newStage(t)
+			ok, err := s.check(s.executor(f), c, 0, never)
+			require.True(t, ok, "%s, %d rows: %v", cut, rows, err)
+		}
+	}
+}

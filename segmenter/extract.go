@@ -216,6 +216,9 @@ func (x *extraction) copy(id core.ExprID) error {
 			return err
 		}
 	}
+	if e.Op == core.PadOp {
+		x.padTo(e.Out[0], args)
+	}
 	x.f.SetLocation(e.Where)
 	out, err := x.f.Append(e.Op, args)
 	if err != nil {
@@ -226,6 +229,21 @@ func (x *extraction) copy(id core.ExprID) error {
 	}
 	x.f.Expr(x.f.Val(out[0]).Def).Called = e.Called
 	return nil
+}
+
+// padTo has a pad end where its result v does in the whole fusion, if that has a constant size there. Widths may be
+// sizes of another tensor, of which nobody knows here that it has as many elements: 1 + m - n elements would be no broadcast
+// where n + 1 - n are one.
+func (x *extraction) padTo(v core.ValID, args []core.Arg) {
+	t := x.f.Scalars()
+	sizes, widths := x.f.Shape(args[0].Tensor), args[1].Scalars
+	for d, s := range x.g.f.Shape(v) {
+		k := 2 * (len(sizes) - 1 - d)
+		n, isConst := x.g.f.Scalars().ConstInt(s)
+		if _, isKnown := t.ConstInt(sizes[d]); isConst && !isKnown {
+			widths[k+1] = t.Sub(t.Sub(t.Int(n), widths[k]), sizes[d])
+		}
+	}
 }
 
 func (x *extraction) argument(a *core.Arg) (err error) {
