@@ -123,7 +123,6 @@ case(
     lambda ops, x: ops.relu(ops.select(ops.exp(x), 3, 0)),
     lambda x: x.exp()[3].relu(),
     randn(5, 16),
-    kernels=2,
 )
 
 
