@@ -207,11 +207,13 @@ func (s *sinking) slice(v core.ValID, start, end []scalar.ID) core.ValID {
 			return u
 		}
 	}
-	strides := make([]scalar.ID, len(start))
-	for d := range strides {
-		strides[d] = f.Scalars().Int(1)
-	}
-	return s.append(core.SliceOp, core.TensorOf(v), core.ScalarsOf(start...), core.ScalarsOf(end...), core.ScalarsOf(strides...), core.BoolOf(true))
+	return s.writer.slice(v, start, end)
+}
+
+// slice writes a slice of neighbouring elements, from start to end.
+func (w *writer) slice(v core.ValID, start, end []scalar.ID) core.ValID {
+	strides := slices.Repeat([]scalar.ID{w.r.To.Scalars().Int(1)}, len(start))
+	return w.append(core.SliceOp, core.TensorOf(v), core.ScalarsOf(start...), core.ScalarsOf(end...), core.ScalarsOf(strides...), core.BoolOf(true))
 }
 
 // sliceOf returns the elements of the result of e from start to end, or NoVal if they are no

@@ -1,6 +1,8 @@
 package passes
 
 import (
+	"slices"
+
 	"nvfuser_go/core"
 	"nvfuser_go/core/scalar"
 )
@@ -20,16 +22,8 @@ func selectAsSlice(r *core.Rewriting, e *core.Expr, args []core.Arg) ([]core.Val
 	if !ok || at < 0 {
 		return nil, nil
 	}
-	start, end := make([]scalar.ID, f.Rank(v)), f.Shape(v)
-	for d := range start {
-		start[d] = t.Int(0)
-	}
+	start, end := slices.Repeat([]scalar.ID{t.Int(0)}, f.Rank(v)), f.Shape(v)
 	start[dim], end[dim] = t.Int(at), t.Int(at+1)
-	strides := make([]scalar.ID, len(start))
-	for d := range strides {
-		strides[d] = t.Int(1)
-	}
 	w := writer{r: r}
-	part := w.append(core.SliceOp, core.TensorOf(v), core.ScalarsOf(start...), core.ScalarsOf(end...), core.ScalarsOf(strides...), core.BoolOf(true))
-	return []core.ValID{w.squeeze(part, dim)}, w.err
+	return []core.ValID{w.squeeze(w.slice(v, start, end), dim)}, w.err
 }

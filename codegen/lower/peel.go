@@ -134,8 +134,7 @@ func (l *lowering) hold(conditions []scalar.ID, symbol scalar.ID, from, to int64
 // holdsAt reports whether a condition holds for sure in iteration i of the loop with the symbol.
 func (l *lowering) holdsAt(cond, symbol scalar.ID, i int64) bool {
 	at := l.t.Int(i)
-	is, isConst := l.t.ConstInt(l.t.Substitute(cond, func(id scalar.ID) (scalar.ID, bool) { return at, id == symbol }))
-	return isConst && is != 0
+	return isTrue(l.t, l.t.Substitute(cond, func(id scalar.ID) (scalar.ID, bool) { return at, id == symbol }))
 }
 
 // sure returns the iterations of a loop of n with the symbol, from first to before end, in which a test holds whatever
@@ -202,8 +201,7 @@ func (c *copied) block(b kir.Block) (out kir.Block) {
 			out = append(out, c.loop(s, c.t.Facts(c.symbolOf(s))))
 		case *kir.If:
 			cond := c.expr(s.Cond)
-			is, isConst := c.t.ConstInt(cond)
-			switch {
+			switch is, isConst := c.t.ConstInt(cond); {
 			case isConst && is != 0:
 				out = append(out, c.block(s.Then)...)
 			case isConst:
@@ -223,14 +221,14 @@ func (c *copied) block(b kir.Block) (out kir.Block) {
 			s.Dst, s.Src, s.Last = c.access(s.Dst), c.access(s.Src), c.expr(s.Last)
 			if s.Guarded {
 				s.Guard = c.expr(s.Guard)
-				if c.isTrue(s.Guard) {
+				if isTrue(c.t, s.Guard) {
 					s.Guarded, s.Guard = false, scalar.None
 				}
 			}
 			out = append(out, s)
 		case kir.AsyncCopy:
 			s.Dst, s.Src, s.Last, s.Guard = c.access(s.Dst), c.access(s.Src), c.expr(s.Last), c.expr(s.Guard)
-			if s.Guard != scalar.None && c.isTrue(s.Guard) {
+			if s.Guard != scalar.None && isTrue(c.t, s.Guard) {
 				s.Guard = scalar.None
 			}
 			out = append(out, s)
@@ -243,8 +241,9 @@ func (c *copied) block(b kir.Block) (out kir.Block) {
 	return out
 }
 
-func (c *copied) isTrue(cond scalar.ID) bool {
-	is, isConst := c.t.ConstInt(cond)
+// isTrue reports whether cond is known to hold.
+func isTrue(t *scalar.Table, cond scalar.ID) bool {
+	is, isConst := t.ConstInt(cond)
 	return isConst && is != 0
 }
 

@@ -119,10 +119,7 @@ func (a *analysis) fit(p *Params, length, count int64, device scheduler.Device) 
 
 // isCommon reports whether rows have inputs in common.
 func (a *analysis) isCommon() bool {
-	last := len(a.space.Order) - 1
-	return slices.ContainsFunc(a.space.Tensors, func(t space.Tensor) bool {
-		return !t.IsOutput && t.IsConstant(0, last) && !t.IsConstant(last, last+1)
-	})
+	return slices.ContainsFunc(a.space.Tensors, func(t space.Tensor) bool { return a.space.IsCommon(&t, len(a.space.Order)-1) })
 }
 
 // chooseSort returns the choice for count rows of length elements that are sorted, or why

@@ -20,7 +20,7 @@ func TestChoices(t *testing.T) {
 			if f.Val(v).Def != core.NoExpr && (s.Memory(v) == schedule.Global || !scheduler.Maps(f.Expr(f.Val(v).Def).Op.Class)) {
 				fmt.Fprintf(b, "%s %v %v %s\n", f.Name(v), f.Val(v).DType, s.Memory(v), s.LoopText(v))
 			}
-			if isCopy(f, v) {
+			if _, isCopy := scheduler.CopiedInput(f, v); isCopy {
 				fmt.Fprintf(b, "%s is loaded in %d loops of others\n", f.Name(v), s.Position(v))
 			}
 		}

@@ -61,17 +61,9 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	}
 	tensors := s.Tensors()
 	if p.Aligned { // all loads come first: what does not exist at the ends of a row is set right after them
-		tensors = slices.DeleteFunc(slices.Clone(tensors), func(v core.ValID) bool { return isCopy(f, v) })
+		tensors = slices.DeleteFunc(slices.Clone(tensors), func(v core.ValID) bool { _, isCopy := scheduler.CopiedInput(f, v); return isCopy })
 	}
 	return s.InlineMost(tensors, nil)
-}
-
-// isCopy reports whether v is a copy of an input.
-func isCopy(f *core.Fusion, v core.ValID) bool {
-	if f.Val(v).Def == core.NoExpr || f.Expr(f.Val(v).Def).Op != core.SetOp {
-		return false
-	}
-	return f.Val(f.TensorArgs(f.Expr(f.Val(v).Def))[0]).Input
 }
 
 // spread gives reference its loops, and those tensors that have its rows: those that are

@@ -144,18 +144,9 @@ func (a *analysis) stream(s *schedule.Scheduled, reference core.ValID, plan *per
 func (p Params) streams(s *schedule.Scheduled, plan *persistence.Plan) bool {
 	isPairs := p.Each > 1 && p.Aligned > 1 && !p.isInSectors()
 	return !isPairs || !slices.ContainsFunc(plan.Held, func(v core.ValID) bool {
-		_, isCopy := copiedInput(s.Fusion(), v)
+		_, isCopy := scheduler.CopiedInput(s.Fusion(), v)
 		return !isCopy && !s.Fusion().Val(v).Input
 	})
-}
-
-// copiedInput returns the input that v is a copy of, if it is one of any.
-func copiedInput(f *core.Fusion, v core.ValID) (from core.ValID, ok bool) {
-	if f.Val(v).Def == core.NoExpr || f.Expr(f.Val(v).Def).Op != core.SetOp {
-		return core.NoVal, false
-	}
-	from = f.TensorArgs(f.Expr(f.Val(v).Def))[0]
-	return from, f.Val(from).Input
 }
 
 // isOnePass reports whether means and variances are reduced together, which reads shared memory once less and
@@ -194,7 +185,7 @@ func layRows(s *schedule.Scheduled, p Params) error {
 
 // isFirstCopy reports whether v is a copy of what is loaded before rows are reduced, if anything is.
 func isFirstCopy(f *core.Fusion, phases *persistence.Phases, v core.ValID) bool {
-	from, ok := copiedInput(f, v)
+	from, ok := scheduler.CopiedInput(f, v)
 	return ok && phases.LoadsFirst(from)
 }
 

@@ -2,6 +2,7 @@ package innerpersistent
 
 import (
 	"nvfuser_go/schedulers/scheduler"
+	"nvfuser_go/schedulers/space"
 )
 
 // What is known of short rows on an H200: those that a thread or some threads of a warp have.
@@ -9,7 +10,6 @@ const (
 	filledThreads  = 8  // of a row, at most, of which some may have nothing to do
 	filledSteps    = 5  // of a thread, at most, that has them so that no thread is idle
 	filledElements = 40 // the same where rows are reduced alone
-	sectorBytes    = 32 // of a step of all threads then, at least, if rows are stored
 
 	mostSingles   = 5  // elements of a row, at most, that a thread loads one by one and stores
 	onlineSingles = 3  // the same of 4 bytes that exponentials are computed of
@@ -39,8 +39,7 @@ func (a *analysis) inThread(p *Params, device scheduler.Device) bool {
 	case a.facts.isOnline && !a.isNarrow(): // of 5 float32 165.5 / 165.3 so, 118.0 / 117.0 with two threads
 		most = onlineSingles
 	}
-	isFew := a.rows.Count < int64(device.Processors)*spreadThreads
-	if isFew || p.Vector > 1 || a.rows.Length < 2 || a.rows.Length > most || a.rows.Piece != a.rows.Length {
+	if a.isFew(1, device) || p.Vector > 1 || a.rows.Length < 2 || a.rows.Length > most || a.rows.Piece != a.rows.Length {
 		return false
 	}
 	p.Threads, p.Steps = 1, a.rows.Length
@@ -56,8 +55,7 @@ func (a *analysis) inThread(p *Params, device scheduler.Device) bool {
 // one and 146.7 / 143.9, an RMS norm of 40 96.1 / 92.7 with two and 78.2 / 75.4. Where two inputs have a row, a softmax's
 // backward of 48 takes 53.0 / 48.7 with two and 49.5 / 45.9.
 func (a *analysis) fill(p *Params, device scheduler.Device) {
-	isFew := a.rows.Count*p.Threads < int64(device.Processors)*spreadThreads
-	if isFew || p.Aligned > 0 || a.rows.Piece != a.rows.Length || a.rows.Length%p.Vector != 0 || a.rowInputs() > 1 || p.Threads > filledThreads {
+	if a.isFew(p.Threads, device) || p.Aligned > 0 || a.rows.Piece != a.rows.Length || a.rows.Length%p.Vector != 0 || a.rowInputs() > 1 || p.Threads > filledThreads {
 		return
 	}
 	vectors, all := a.rows.Length/p.Vector, p.Threads*p.Steps
@@ -72,15 +70,20 @@ func (a *analysis) fill(p *Params, device scheduler.Device) {
 		bytes = 2
 	}
 	isStored := !a.facts.isMoments
-	if isStored && a.rows.Length*bytes%sectorBytes != 0 {
+	if isStored && a.rows.Length*bytes%space.SectorBytes != 0 {
 		return
 	}
-	for threads := p.Threads / 2; threads > 0 && !(isStored && threads*p.Vector*bytes < sectorBytes); threads /= 2 {
+	for threads := p.Threads / 2; threads > 0 && !(isStored && threads*p.Vector*bytes < space.SectorBytes); threads /= 2 {
 		steps := scheduler.CeilDiv(vectors, threads)
 		if steps <= filledSteps && steps*p.Vector <= most && threads*steps < p.Threads*p.Steps {
 			p.Threads, p.Steps = threads, steps
 		}
 	}
+}
+
+// isFew reports whether rows of so many threads each are few, of which [analysis.spread] gives each more.
+func (a *analysis) isFew(threads int64, device scheduler.Device) bool {
+	return a.rows.Count*threads < int64(device.Processors)*spreadThreads
 }
 
 // rowInputs returns how many inputs have an element for each of a row, of each row.
@@ -150,9 +153,8 @@ func (a *analysis) gather(p *Params, device scheduler.Device) {
 // of few pairs of a thread that begin where memory is aligned, it is not known.
 func (a *analysis) areShort(p Params, device scheduler.Device) bool {
 	isSingle := p.Vector == 1 && p.Threads > soleThreads || p.Aligned > 0 && p.Steps < pairSteps && p.Threads > 1
-	isFew := a.rows.Count*p.Threads < int64(device.Processors)*spreadThreads
 	isTwo := p.Threads == 2 && p.Steps == 1
-	return p.Cluster == 1 && !p.Shared && !isSingle && !isFew && !isTwo && p.Threads <= shortThreads
+	return p.Cluster == 1 && !p.Shared && !isSingle && !a.isFew(p.Threads, device) && !isTwo && p.Threads <= shortThreads
 }
 
 // isOnce reports whether loads of rows that are reduced to means and variances alone are to take no place in the first

@@ -287,22 +287,18 @@ func (l *layout) hasten(p *Params, vectors, read, most int64) {
 // common returns how many bytes for each element of a row the inputs have that all rows have in common.
 func (l *layout) common() (bytes int64) {
 	for k := range l.Tensors {
-		if l.isCommon(&l.Tensors[k]) {
+		if l.IsCommon(&l.Tensors[k], l.columns) {
 			bytes += l.Tensors[k].Bytes
 		}
 	}
 	return bytes
 }
 
-func (l *layout) isCommon(t *space.Tensor) bool {
-	return !t.IsOutput && t.IsConstant(0, l.columns) && !t.IsConstant(l.columns, len(l.Order))
-}
-
 // isNarrow reports whether what rows have in common is loaded in narrower accesses than those of steps of e elements that
 // begin where memory is aligned.
 func (l *layout) isNarrow(e int64) bool {
 	for k, w := range l.AlignedPitch(l.columns, e).Widths {
-		if w < e && l.isCommon(&l.Tensors[k]) {
+		if w < e && l.IsCommon(&l.Tensors[k], l.columns) {
 			return true
 		}
 	}

@@ -201,8 +201,7 @@ func (g *Segment) streaming() string {
 func PassFirstCache(s *schedule.Scheduled, loops int) error {
 	f := s.Fusion()
 	for _, v := range s.Tensors() {
-		d := f.Val(v).Def
-		if d == core.NoExpr || f.Expr(d).Op != core.SetOp || !f.Val(f.TensorArgs(f.Expr(d))[0]).Input {
+		if _, isCopy := CopiedInput(f, v); !isCopy {
 			continue
 		}
 		own := slices.DeleteFunc(slices.Clone(s.Loop(v)), func(a core.AxisID) bool { return f.Axis(a).Kind == core.Broadcast })
@@ -214,4 +213,13 @@ func PassFirstCache(s *schedule.Scheduled, loops int) error {
 		}
 	}
 	return nil
+}
+
+// CopiedInput returns the input that v is a copy of, if it is one of any.
+func CopiedInput(f *core.Fusion, v core.ValID) (from core.ValID, ok bool) {
+	if f.Val(v).Def == core.NoExpr || f.Expr(f.Val(v).Def).Op != core.SetOp {
+		return core.NoVal, false
+	}
+	from = f.TensorArgs(f.Expr(f.Val(v).Def))[0]
+	return from, f.Val(from).Input
 }

@@ -177,7 +177,7 @@ func (p *Space) AlignedPitch(from int, e int64) Pitch {
 
 // Bytes that memory moves at a time, and those that the second cache has together.
 const (
-	sectorBytes = 32
+	SectorBytes = 32
 	lineBytes   = 128
 )
 
@@ -187,7 +187,7 @@ const (
 func (p *Space) Sector(from int, e int64) int64 {
 	for k := range p.Tensors {
 		if t := &p.Tensors[k]; p.IsFull(t) && e*t.Bytes < vectorBytes {
-			return p.beside(from, sectorBytes)
+			return p.beside(from, SectorBytes)
 		}
 	}
 	return 0
@@ -315,6 +315,12 @@ func (t *Tensor) IsConstant(from, end int) bool {
 		}
 	}
 	return !t.isOpaque
+}
+
+// IsCommon reports whether t is an input that all points along the places before from have in common, and
+// those from there on have not.
+func (p *Space) IsCommon(t *Tensor, from int) bool {
+	return !t.IsOutput && t.IsConstant(0, from) && !t.IsConstant(from, len(p.Order))
 }
 
 // isLinear reports whether t goes along the places from to before end in equal

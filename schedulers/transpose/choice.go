@@ -85,17 +85,14 @@ func (l *layout) choose(device scheduler.Device) []Params {
 	return slices.Compact(all)
 }
 
-// sector returns the elements of the least that memory of near tensors is written by.
+// sector returns the elements of the least that memory of near tensors is written by; what is written of less is read first.
 func (l *layout) sector() int64 {
-	size := int64(sectorBytes / mostWidth)
+	size := int64(space.SectorBytes / mostWidth)
 	for _, t := range l.near.Tensors {
 		size = max(size, t.Bytes)
 	}
-	return sectorBytes / size
+	return space.SectorBytes / size
 }
-
-// sectorBytes are written at a time; what is written of less is read first.
-const sectorBytes = 32
 
 const mostWidth = 16 // of rows that are aligned, in elements
 
@@ -159,7 +156,7 @@ func (p *planner) alignRows(q Params, w *Params) (isNarrow, tears bool) {
 			if isNarrow = true; aligned.Widths[k] > wide.Widths[k] {
 				w.Align = p.sector()
 			}
-		} else if p.nearRun*t.Bytes%sectorBytes != 0 && t.IsDense(0, len(p.near.Extents)) && aligned.Widths[k] == widest {
+		} else if p.nearRun*t.Bytes%space.SectorBytes != 0 && t.IsDense(0, len(p.near.Extents)) && aligned.Widths[k] == widest {
 			tears = true
 		}
 	}
