@@ -96,7 +96,7 @@ func proportionOf(e *Expr) proportion {
 	switch e.Op {
 	case NegOp, AbsOp, ReluOp, MaximumOp, MinimumOp, ClampOp, MaxOp, MinOp, WhereOp, SqrtOp, RsqrtOp, ReciprocalOp:
 		return largest
-	case MulOp, DivOp, TrueDivOp:
+	case MulOp, DivOp, TrueDivOp, ExpShareOp:
 		return total
 	case AddOp, SumOp:
 		return ofTerms
@@ -119,7 +119,7 @@ func (a *approximation) handsOn(e *Expr, k int, v ValID) bool {
 		return false
 	case passesOn(e):
 		return a.keeps[result]
-	case e.Op == MaxExpSumMergeOp:
+	case e.Op == MaxExpSumMergeOp || e.Op == ExpShareOp:
 		return k == 1 && a.keeps[result]
 	}
 	switch proportionOf(e) {
@@ -167,7 +167,7 @@ func (a *approximation) forward(e *Expr) {
 // negative. An infinity may be: it has no relative error.
 func (a *approximation) isNotNegative(e *Expr) bool {
 	switch e.Op {
-	case ExpOp, Exp2Op, AbsOp, SqrtOp, RsqrtOp, SigmoidOp, ReluOp, MaxExpSumOp, MaxExpSumMergeOp, WelfordOp, WelfordMergeOp:
+	case ExpOp, Exp2Op, ExpShareOp, AbsOp, SqrtOp, RsqrtOp, SigmoidOp, ReluOp, MaxExpSumOp, MaxExpSumMergeOp, WelfordOp, WelfordMergeOp:
 		return true
 	case MulOp:
 		square := e.Args[0].Kind == TensorArg && e.Args[1].Kind == TensorArg && e.Args[0].Tensor == e.Args[1].Tensor

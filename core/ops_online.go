@@ -51,6 +51,18 @@ var ExpNegativeOp = func() *OpInfo {
 	return &i
 }()
 
+// ExpShareOp is what a softmax divides an exponential by their sum with: exp(x) / y of an
+// x that is not positive and a y from 1 to 2^40, so that 1 / y is a normal number and
+// a multiplication will do, which takes no slow path for an x of minus infinity, as a
+// division does. A pass makes it, of operands that [MaxExpSumOp] gives.
+var ExpShareOp = def(binary("_exp_share", Promotion{Accept: AcceptFloat, Compute: Common}, Meaning{
+	Float:   Kernel[float64]{F2: func(a, b float64) float64 { return ExpOp.Meaning.Float.F1(a) / b }},
+	Float32: Kernel[float32]{F2: func(a, b float32) float32 { return ExpOp.Meaning.Float32.F1(a) / b }}},
+	Spelling{F32: "expShare($0, $1)", F64: "exp($0) / $1"}, "torch.exp(x) / y",
+	"exp(x) / y, the share of an exponential in the sum y of several, none of which is above 1: x is at most 0 and y from 1 to 2^40. "+
+		"Passes write the quotient of a softmax as this; nvFuser has no such operation.").
+	rated(costExp+costAdd, 4, Interval{-80, 0}, Interval{1, 1 << 40}).approximated("approximateExpShare($0, $1)", approxExp))
+
 func inferMaxExpSum(f *Fusion, op *OpInfo, args []Arg) (Inference, error) {
 	var inf Inference
 	v := args[0].Tensor

@@ -11,7 +11,8 @@ import (
 // sum of exp(x - largest), which softmax and the logarithm of a sum of exponentials
 // begin with: no reduction then waits for another one. Who needs exponentials
 // computes them from the largest element as before, so that a softmax keeps its
-// operand alone between its reduction and its result.
+// operand alone between its reduction and its result; what divides one by their sum
+// becomes one operation.
 func sumOfExponentials(f *core.Fusion) (*core.Fusion, int, error) {
 	sums, largest := map[core.ValID]core.ValID{}, map[core.ValID]core.Arg{} // by the results of sum() and max()
 	for _, id := range f.Order() {
@@ -42,6 +43,10 @@ func sumOfExponentials(f *core.Fusion) (*core.Fusion, int, error) {
 		if m, ok := sums[e.Out[0]]; ok {
 			return []core.ValID{made[m]}, nil
 		}
+		if isShare(f, e, sums) {
+			exp := r.To.Expr(r.To.Val(args[0].Tensor).Def)
+			return r.To.Append(core.ExpShareOp, []core.Arg{exp.Args[0], args[1]})
+		}
 		return nil, nil
 	}})
 }
@@ -55,13 +60,35 @@ func wideType(t dtype.Type) dtype.Type {
 }
 
 // exponentials reports whether e is the sum of exp(x - m) where m is the maximum of x
-// along the same dimensions, and returns x and m. Casts of both to the type that
-// is computed in lose nothing, and may stand anywhere between.
+// along the same dimensions, and returns x and m.
 func exponentials(f *core.Fusion, e *core.Expr) (x, m core.ValID, ok bool) {
 	if e.Op != core.SumOp {
 		return
 	}
-	exp := defined(f, e.Args[0], core.ExpOp)
+	x, m, dims := exponential(f, e.Args[0])
+	return x, m, dims != nil && slices.Equal(dims, e.Args[1].Ints)
+}
+
+// isShare reports whether e divides exp(x - m) by the sum of such, of which sums has
+// the maxima.
+func isShare(f *core.Fusion, e *core.Expr, sums map[core.ValID]core.ValID) bool {
+	if e.Op != core.TrueDivOp && e.Op != core.DivOp {
+		return false
+	}
+	_, m, dims := exponential(f, e.Args[0])
+	by := defined(f, e.Args[1], core.BroadcastOp)
+	if dims == nil || by == nil || !broadcasts(by, dims) {
+		return false
+	}
+	of, ok := sums[by.Args[0].Tensor]
+	return ok && of == m
+}
+
+// exponential reports whether a is exp(x - m) where m is the maximum of x along
+// dims, which are nil if not. Casts of both to the type that is computed in lose
+// nothing, and may stand anywhere between.
+func exponential(f *core.Fusion, a core.Arg) (x, m core.ValID, dims []int64) {
+	exp := defined(f, a, core.ExpOp)
 	if exp == nil {
 		return
 	}
@@ -79,16 +106,24 @@ func exponentials(f *core.Fusion, e *core.Expr) (x, m core.ValID, ok bool) {
 	}
 	m = uncast(f, broadcast.Args[0].Tensor, t)
 	largest := defined(f, core.TensorOf(m), core.MaxOp)
-	if largest == nil || !slices.Equal(largest.Args[1].Ints, e.Args[1].Ints) {
+	if largest == nil || !broadcasts(broadcast, largest.Args[1].Ints) {
 		return
 	}
-	for d, isNew := range broadcast.Args[1].Ints {
-		if (isNew != 0) != slices.Contains(e.Args[1].Ints, int64(d)) {
-			return
+	x = largest.Args[0].Tensor
+	if uncast(f, sub.Args[0].Tensor, t) == uncast(f, x, t) {
+		dims = largest.Args[1].Ints
+	}
+	return
+}
+
+// broadcasts reports whether the dimensions that e adds are dims.
+func broadcasts(e *core.Expr, dims []int64) bool {
+	for d, isNew := range e.Args[1].Ints {
+		if (isNew != 0) != slices.Contains(dims, int64(d)) {
+			return false
 		}
 	}
-	x = largest.Args[0].Tensor
-	return x, m, uncast(f, sub.Args[0].Tensor, t) == uncast(f, x, t)
+	return true
 }
 
 // defined returns the expression that computes a, if it is of op.

@@ -3,6 +3,7 @@ package passes
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +85,53 @@ func TestExponentialsRandom(t *testing.T) {
 		require.Len(t, applied, 1, "%s", f)
 		changes++
 		require.True(t, compare(t, f, g, fusionfuzz.Inputs(f, uint64(changes), sizes)))
+	}
+}
+
+// A share is what is divided by the sum of its own row: not of another one, of
+// another tensor, or of exponentials of other distances.
+func TestShares(t *testing.T) {
+	softmax := `$x = tensor f32 [6, 6] contiguity=[yes, yes]
+$y = tensor f32 [6, 6] contiguity=[yes, yes]
+$m = max $x dims=[1] keepdim=false dtype=null
+$rows_m = broadcast $m is_broadcast_dim=[false, true]
+$d = sub $x, $rows_m
+$e = exp $d
+$s = sum $e dims=[1] keepdim=false dtype=f32
+$rows_s = broadcast $s is_broadcast_dim=[false, true]
+$my = max $y dims=[1] keepdim=false dtype=null
+$rows_my = broadcast $my is_broadcast_dim=[false, true]
+$dy = sub $y, $rows_my
+$ey = exp $dy
+$sy = sum $ey dims=[1] keepdim=false dtype=f32
+$rows_sy = broadcast $sy is_broadcast_dim=[false, true]
+`
+	for _, c := range []struct {
+		lines  string
+		shares int
+	}{
+		{"$r = div $e, $rows_s", 1},
+		{"$r = truediv $e, $rows_s", 1},
+		{"$r = div $ey, $rows_sy", 1},
+		{"$r = div $e, $rows_sy", 0},
+		{"$r = div $ey, $rows_s", 0},
+		{"$r = div $rows_s, $e", 0},
+		{"$r = div $d, $rows_s", 0},
+		{"$columns = broadcast $s is_broadcast_dim=[true, false]\n$r = div $e, $columns", 0},
+		{"$d2 = sub $x, $rows_my\n$e2 = exp $d2\n$r = div $e2, $rows_s", 0},
+		{"$d2 = sub $x, $rows_m\n$e2 = exp $d2\n$r = div $e2, $rows_s", 1},
+	} {
+		numbers := map[string]string{}
+		text := regexp.MustCompile(`\$\w+`).ReplaceAllStringFunc(softmax+c.lines+"\noutput $r\noutput $rows_sy\n", func(name string) string {
+			if numbers[name] == "" {
+				numbers[name] = fmt.Sprintf("%%%d", len(numbers))
+			}
+			return numbers[name]
+		})
+		f := parse(t, text)
+		g, _ := run(t, f, "sum of exponentials")
+		require.Equal(t, c.shares, strings.Count(g.String(), "_exp_share"), "%s", c.lines)
+		require.True(t, compare(t, f, g, fusionfuzz.Inputs(f, 1, []int64{6, 6}, []int64{6, 6})))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,7 +42,7 @@ type row struct {
 }
 
 func (r row) name() string {
-	name := r.op.Name
+	name := strings.TrimLeft(r.op.Name, "_")
 	for _, t := range r.operands {
 		name += "_" + t.Text()
 	}

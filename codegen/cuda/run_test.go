@@ -123,7 +123,7 @@ func tolerance(x cuda.Row) float64 {
 // beyond reports whether operands are outside of where the row's function and
 // its meaning are close: Go reduces angles of double precision only so far, the
 // error of a complex power grows with its exponent, lerp cancels, and overflows
-// in float where doubles do not, and lgamma has zeros below -2.
+// in float where doubles do not, lgamma has zeros below -2, and shares are of sums.
 func beyond(x cuda.Row, args []scalar.Value, want scalar.Value) bool {
 	size := func(i int) float64 { return max(math.Abs(args[i].Re), math.Abs(args[i].Im)) }
 	switch x.Op() {
@@ -136,6 +136,8 @@ func beyond(x cuda.Row, args []scalar.Value, want scalar.Value) bool {
 		return math.Hypot(want.Re, want.Im) < most/4 || x.Result() == dtype.Float && most > 1e37
 	case core.LgammaOp:
 		return args[0].Re < -2
+	case core.ExpShareOp:
+		return args[0].Re > 0 || args[1].Re < 1 || args[1].Re > 1<<40
 	}
 	return false
 }

@@ -11,6 +11,13 @@ _Number = Scalar | bool | int | float | complex
 _Operand = TensorView | _Number
 _Extent = Scalar | int
 
+@overload
+def _exp_share(x: _Number, y: _Number) -> Scalar:
+    """exp(x) / y, the share of an exponential in the sum y of several, none of which is above 1: x is at most 0 and
+    y from 1 to 2^40. Passes write the quotient of a softmax as this; nvFuser has no such operation."""
+
+@overload
+def _exp_share(x: _Operand, y: _Operand) -> TensorView: ...
 def _group_positions(index: TensorView, size: _Extent) -> tuple[TensorView, TensorView]:
     """The numbers of the elements of index (Int) in ascending order of the elements, equal ones in their order, as
     are the negative ones, which are first, and those not less than size, which are last; and size + 1 places in that

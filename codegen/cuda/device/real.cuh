@@ -236,3 +236,23 @@ __device__ inline T sign(T x) {
 __device__ inline float expNegative(float x) {
   return normalExp2(1.44269504f * x);
 }
+
+//@ expShare
+// exp(x) / y for an x that is not positive and a y from 1 to 2^40, whose reciprocal is
+// computed once where y is the same in a loop.
+__device__ inline float expShare(float x, float y) {
+  return expf(x) * (1.0f / y);
+}
+
+//@ approximateExpShare needs normalExp2
+// exp(x) / y for an x that is not positive and a y from 1 to 2^40, with a relative error
+// of at most 2^-17. The exponential is scaled, as the instruction knows normal
+// numbers alone: what is below 2^-150 is 0.
+__device__ inline float approximateExpShare(float x, float y) {
+#ifdef __CUDA_ARCH__
+  const float r = __fdividef(0x1p-24f, y);
+#else
+  const float r = 0x1p-24f / y;
+#endif
+  return normalExp2(fmaf(x, 1.44269504f, 24.0f)) * r;
+}
