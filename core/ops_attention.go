@@ -35,7 +35,7 @@ var SdpfaFwdOp = def(OpInfo{Name: "sdpfa_fwd", Results: []string{"output", "logs
 		"(query.double(), key.double().repeat_interleave(query.shape[1] // max(key.shape[1], 1), 1), " +
 		"value.double().repeat_interleave(query.shape[1] // max(value.shape[1], 1), 1), None, torch.tensor(bool(is_causal)), " +
 		"max(query.shape[3], 1) ** -0.5 if scale is None else scale)",
-	TorchCall: "attention.sdpfa_fwd(query, key, value, bias, mask, dropout_p, is_causal, scale)",
+	TorchCall: "attention.sdpfa_fwd(query, key, value, bias, mask, dropout_p, is_causal, scale, wanted)",
 	Doc: "Scaled dot product attention of query, key and value: softmax of the scores times value, [N, H, L, V]; " +
 		"the logarithm of the sum of the exponentials of the scores, [N, H, L] of dtype Float (Double for Double); " +
 		"and the seed and offset of dropout, 0-dimensional UInt64, which are 0 without it." + attentionDoc +

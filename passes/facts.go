@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"maps"
 	"slices"
 
 	"nvfuser_go/core"
@@ -101,7 +102,8 @@ func sharesMemory(op *core.OpInfo) bool {
 // leading operand if it is elementwise, the first that has an element for each
 // of the result, and else is row-major: callers see it. A tensor that no caller
 // sees also keeps the order of what it is a permutation, squeeze, slice or pad
-// of, so that what is read in order is written in order.
+// of, so that what is read in order is written in order; what torch multiplies in batches
+// has those outermost.
 func MemoryOrders(f *core.Fusion) map[core.ValID][]int {
 	seen, kept := map[core.ValID][]int{}, map[core.ValID][]int{}
 	isOutput := map[core.ValID]bool{}
@@ -139,8 +141,35 @@ func MemoryOrders(f *core.Fusion) map[core.ValID][]int {
 			}
 			note(kept, v, own)
 		}
+		if e.Op == core.MatmulOp {
+			for _, v := range f.TensorArgs(e) {
+				if !isOutput[v] && !f.Val(v).Input {
+					kept[v] = batchesFirst(kept[v])
+				}
+			}
+		}
 	}
+	maps.DeleteFunc(kept, func(_ core.ValID, order []int) bool { return slices.IsSorted(order) })
 	return kept
+}
+
+// batchesFirst returns the order in which torch multiplies matrices without a copy: dimensions
+// of batches in theirs, and then the matrices as they lie.
+func batchesFirst(order []int) []int {
+	n := len(order)
+	if n < 4 {
+		return order
+	}
+	own := make([]int, 0, n)
+	for d := range n - 2 {
+		own = append(own, d)
+	}
+	for _, d := range order {
+		if d >= n-2 {
+			own = append(own, d)
+		}
+	}
+	return own
 }
 
 // carried returns the order of the operand of a view for its result, or nil.

@@ -116,7 +116,7 @@ func newGraph(f *core.Fusion, b *core.Binding, o Options, torch, direct, again [
 		for k, v := range f.TensorArgs(e) {
 			if d := f.Val(v).Def; (g.readsDirectly(id, k) || g.seen[id]) && d != core.NoExpr && g.chain[d] > 0 {
 				stored[d] = true
-				g.copied[d] = g.copied[d] || !g.torch[id] && !g.seen[id]
+				g.copied[d] = g.copied[d] || !g.torch[id] && !g.seen[id] || g.torch[id] && g.wouldCopy(e, v)
 			}
 		}
 	}

@@ -150,6 +150,30 @@ func (g *graph) viewed(e *core.Expr) []int64 {
 	return strides
 }
 
+// wouldCopy reports whether torch would copy the operand v of e, a view, to compute e: a product
+// of matrices in more than one dimension of batches goes along them with one stride. Its
+// copy takes 65 us where a kernel takes 20 (heads of a BERT layer on an H200, 67 MB each).
+func (g *graph) wouldCopy(e *core.Expr, v core.ValID) bool {
+	d := g.f.Val(v).Def
+	if e.Op != core.MatmulOp || !maySee(g.f.Expr(d).Op) {
+		return false
+	}
+	strides, shape := g.viewed(g.f.Expr(d)), g.values[v].shape
+	inner := -1
+	for k := len(strides) - 3; k >= 0; k-- {
+		switch {
+		case shape[k] == 1:
+			continue
+		case strides[k] == 0: // expanded: no kernel stores it
+			return false
+		case inner >= 0 && strides[k] != strides[inner]*shape[inner]:
+			return true
+		}
+		inner = k
+	}
+	return false
+}
+
 // isOfHost reports whether the result of e, of which maySee holds, would lie in a tensor of the
 // host, which kernels get by value.
 func (g *graph) isOfHost(e *core.Expr) bool {

@@ -24,13 +24,18 @@ def sdpfa_fwd(
     dropout_p: float | None,
     is_causal: bool | None,
     scale: float | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Output, logsumexp, seed and offset."""
+    wanted: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:
+    """Output, logsumexp, seed and offset; None for some that are not wanted."""
     _refuse_dropout("sdpfa_fwd", dropout_p)
-    causal, zero = bool(is_causal), _zero(query)
+    causal = bool(is_causal)
+    zero = _zero(query) if wanted[2] or wanted[3] else None
     kernel = _kernel(query, key, value, causal) if bias is None and mask is None else None
     if kernel == "flash":
         q, k, v = _dense(query, key, value)
+        if not wanted[1] and _prefers_cudnn(q, k, v, causal, scale):
+            found = _aten._scaled_dot_product_cudnn_attention(q, k, v, None, False, 0.0, causal, False, scale=scale)
+            return found[0], None, zero, zero
         found = _aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
         return found[0], found[1], zero, zero
     if kernel == "efficient":
@@ -88,6 +93,17 @@ def _kernel(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> str | No
             return "flash"
         return "efficient" if features % 8 == 0 and of_values % 8 == 0 else None
     return "efficient" if query.dtype is torch.float32 and features % 4 == 0 and of_values % 4 == 0 else None
+
+
+def _prefers_cudnn(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float | None) -> bool:
+    """Whether cuDNN computes the output where nothing else is asked for: where torch itself would have it do so (16 x 12
+    heads of 1024 positions by 64 take 83 us on an H200, and 135 by the other kernel), and where what it gives lies as
+    what the other kernel gives, positions before heads, as it does if query does."""
+    if query.stride(1) > query.stride(2) and min(query.shape[1:3]) > 1:
+        return False
+    grouped = query.shape[1] != key.shape[1]
+    choice = torch._fused_sdp_choice(query, key, value, None, 0.0, causal, scale=scale, enable_gqa=grouped)
+    return choice == torch.nn.attention.SDPBackend.CUDNN_ATTENTION.value
 
 
 def _dense(*tensors: Tensor) -> list[Tensor]:

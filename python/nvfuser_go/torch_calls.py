@@ -43,7 +43,8 @@ def prepare_call(spec: str, views: Sequence[View | None], device: torch.device) 
     says that torch has no kernel for what is asked.
     """
     call = json.loads(spec)
-    compute = _function(call["expression"], tuple(tuple(pair) for pair in call["parameters"]), len(views))
+    parameters = (*(tuple(pair) for pair in call["parameters"]), ("wanted", str(tuple(r["kept"] for r in call["results"]))))
+    compute = _function(call["expression"], parameters, len(views))
     results = [
         (getattr(torch, r["dtype"]), tuple(r["sizes"]), tuple(r["strides"])) if r["kept"] else None
         for r in call["results"]

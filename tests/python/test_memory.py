@@ -45,15 +45,36 @@ def planned(define, *inputs: torch.Tensor) -> dict:
 
 
 def test_a_run_takes_what_its_calls_take() -> None:
-    """A product of matrices that do not lie one after another copies them; the counts know it from torch alone."""
+    """A product of matrices that are repeated copies them; the counts know it from torch alone."""
 
     def define(fd, x, w):
-        fd.add_output(fd.ops.matmul(fd.ops.permute(x, [1, 0, 2, 3]), w))
+        fd.add_output(fd.ops.matmul(fd.ops.broadcast_in_dim(x, [4, 8, 64, 128], [1, 2, 3]), w))
 
-    x, w = torch.empty(4, 8, 64, 128, dtype=torch.bfloat16), torch.empty(8, 4, 128, 64, dtype=torch.bfloat16)
+    x, w = torch.empty(8, 64, 128, dtype=torch.bfloat16), torch.empty(4, 8, 128, 64, dtype=torch.bfloat16)
     plan = planned(define, x, w)
     assert plan["bytes"] == 4 * 8 * 64 * 64 * 2
-    assert memory.of_plan(plan).peak == plan["bytes"] + x.nbytes
+    assert memory.of_plan(plan).peak == plan["bytes"] + 4 * x.nbytes
+
+
+def test_a_product_in_batches_copies_nothing() -> None:
+    """A kernel stores matrices that do not lie one after another; others, and those of one batch, stay where they are."""
+
+    def define(order):
+        return lambda fd, x, w: fd.add_output(fd.ops.matmul(fd.ops.permute(x, order), w))
+
+    w = torch.empty(8, 4, 128, 64, dtype=torch.bfloat16)
+    result = 8 * 4 * 64 * 64 * 2
+    for x, w, order, stored in (
+        (torch.empty(4, 8, 64, 128, dtype=torch.bfloat16), w, [1, 0, 2, 3], True),
+        (torch.empty(8, 64, 4, 128, dtype=torch.bfloat16), w, [0, 2, 1, 3], True),
+        (torch.empty(8, 4, 128, 64, dtype=torch.bfloat16), w, [0, 1, 3, 2], False),
+        (torch.empty(8, 128, 4, 64, dtype=torch.bfloat16), w, [0, 2, 3, 1], True),
+        (torch.empty(1, 64, 32, 128, dtype=torch.bfloat16), w.view(1, 32, 128, 64), [0, 2, 1, 3], False),
+    ):
+        plan = planned(define(order), x, w)
+        copied = x.nbytes if stored else 0
+        assert plan["bytes"] == result + copied, order
+        assert memory.of_plan(plan).peak == plan["bytes"], order
 
 
 def test_what_is_kept_longer_is_seen() -> None:
