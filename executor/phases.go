@@ -119,7 +119,7 @@ func (p *Plan) onePhase() Phase {
 type CallSpec struct {
 	Called     string       `json:"called"`     // as the user called the operation, for messages
 	Where      string       `json:"where"`      // the user's line
-	Expression string       `json:"expression"` // of Python, over the names of parameters and torch, F, device, rows and attention
+	Expression string       `json:"expression"` // of Python, over the names of parameters and torch, F, device, rows, attention and wanted (which results are kept)
 	Parameters [][2]string  `json:"parameters"` // names and values, as Python: "_0" is argument 0, others are constants
 	Arguments  int          `json:"arguments"`  // how many there are
 	Results    []ResultSpec `json:"results"`

@@ -1,8 +1,8 @@
 """Attention by torch, with the results that the operations sdpfa_fwd and sdpfa_bwd have.
 
-On a CUDA device torch's own kernels are called where they take the tensors: which one follows from types and shapes
-alone. Dropout is refused: torch's kernels take the state of the generator in forms that differ between its versions,
-and one that they do not expect ends the process.
+On a CUDA device torch's own kernels are called where they take the tensors: which one follows from types, shapes and
+the device, and from whether the program has torch use cuDNN. Dropout is refused: torch's kernels take the state of the
+generator in forms that differ between its versions, and one that they do not expect ends the process.
 """
 
 import math
@@ -33,9 +33,9 @@ def sdpfa_fwd(
     kernel = _kernel(query, key, value, causal) if bias is None and mask is None else None
     if kernel == "flash":
         q, k, v = _dense(query, key, value)
-        if not wanted[1] and _prefers_cudnn(q, k, v, causal, scale):
-            found = _aten._scaled_dot_product_cudnn_attention(q, k, v, None, False, 0.0, causal, False, scale=scale)
-            return found[0], None, zero, zero
+        if _prefers_cudnn(q, k, v, causal, scale):
+            found = _aten._scaled_dot_product_cudnn_attention(q, k, v, None, wanted[1], 0.0, causal, False, scale=scale)
+            return found[0], found[1].reshape(q.shape[:3]) if wanted[1] else None, zero, zero
         found = _aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
         return found[0], found[1], zero, zero
     if kernel == "efficient":
@@ -64,8 +64,13 @@ def sdpfa_bwd(
     kernel = _kernel(query, key, value, causal)
     if kernel == "flash":
         d, q, k, v, o = _dense(grad_output, query, key, value, output)
-        state = torch.zeros(2, dtype=torch.int64, device=query.device).view(torch.uint64)
         most = (query.shape[2], key.shape[2])
+        if _prefers_cudnn(q, k, v, causal, scale):
+            zero, rows = _zero(query), logsumexp.contiguous().unsqueeze(-1)
+            return _aten._scaled_dot_product_cudnn_attention_backward(
+                d, q, k, v, o, rows, zero, zero, None, None, None, *most, 0.0, causal, scale=scale
+            )
+        state = torch.zeros(2, dtype=torch.int64, device=query.device).view(torch.uint64)
         found = _aten._scaled_dot_product_flash_attention_backward(
             d, q, k, v, o, logsumexp.contiguous(), None, None, *most, 0.0, causal, state, state, scale=scale
         )
@@ -96,11 +101,12 @@ def _kernel(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> str | No
 
 
 def _prefers_cudnn(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float | None) -> bool:
-    """Whether cuDNN computes the output where nothing else is asked for: where torch itself would have it do so (16 x 12
-    heads of 1024 positions by 64 take 83 us on an H200, and 135 by the other kernel), and where what it gives lies as
-    what the other kernel gives, positions before heads, as it does if query does."""
-    if query.stride(1) > query.stride(2) and min(query.shape[1:3]) > 1:
-        return False
+    """Whether torch itself would have cuDNN compute what its flash kernels take too, as it does on Hopper.
+
+    16 x 12 heads of 1024 positions by 64 take 83 us on an H200, and 135 by flash kernels. Both have the same results,
+    in the same order in memory. cuDNN makes a plan at the first call of each shape, which takes some tenths of a
+    second, in torch's own calls too; torch.backends.cuda.enable_cudnn_sdp(False) turns it off.
+    """
     grouped = query.shape[1] != key.shape[1]
     choice = torch._fused_sdp_choice(query, key, value, None, 0.0, causal, scale=scale, enable_gqa=grouped)
     return choice == torch.nn.attention.SDPBackend.CUDNN_ATTENTION.value

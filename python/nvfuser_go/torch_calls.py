@@ -37,13 +37,15 @@ def prepare_call(spec: str, views: Sequence[View | None], device: torch.device) 
 
     spec is an object with the keys called and where (the operation and the line, for messages),
     expression, parameters (pairs of a name and its value as Python; "_0" is argument 0), and results (objects of dtype,
-    sizes, strides, kept). views say how to see the tensors among the arguments; None: as they are.
+    sizes, strides, kept). The expression may also ask for wanted, which of the results are kept. views say how to see
+    the tensors among the arguments; None: as they are.
 
     The callable raises FusionError for what torch raises, which is its cause; torch.OutOfMemoryError stays. Unsupported
     says that torch has no kernel for what is asked.
     """
     call = json.loads(spec)
-    parameters = (*(tuple(pair) for pair in call["parameters"]), ("wanted", str(tuple(r["kept"] for r in call["results"]))))
+    wanted = ("wanted", str(tuple(r["kept"] for r in call["results"])))
+    parameters = (*(tuple(pair) for pair in call["parameters"]), wanted)
     compute = _function(call["expression"], parameters, len(views))
     results = [
         (getattr(torch, r["dtype"]), tuple(r["sizes"]), tuple(r["strides"])) if r["kept"] else None

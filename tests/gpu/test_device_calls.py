@@ -37,8 +37,17 @@ ATTENTION = [  # dtype, heads, heads of keys, queries, keys, features, features 
 ]
 
 
+@pytest.fixture(params=[True, False], ids=["cudnn", "no cudnn"])
+def cudnn(request):
+    """Attention with and without cuDNN, which torch uses as it is turned on."""
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(request.param)
+    yield request.param
+    torch.backends.cuda.enable_cudnn_sdp(before)
+
+
 @pytest.mark.parametrize("dtype, heads, key_heads, queries, keys, features, of_values, causal, kernel", ATTENTION)
-def test_attention(dtype, heads, key_heads, queries, keys, features, of_values, causal, kernel) -> None:
+def test_attention(dtype, heads, key_heads, queries, keys, features, of_values, causal, kernel, cudnn) -> None:
     torch.manual_seed(1)
     q = torch.randn(2, heads, queries, features, dtype=dtype, device=DEVICE)
     k = torch.randn(2, key_heads, keys, features, dtype=dtype, device=DEVICE)
@@ -46,7 +55,9 @@ def test_attention(dtype, heads, key_heads, queries, keys, features, of_values, 
     d = torch.randn(2, heads, queries, of_values, dtype=dtype, device=DEVICE)
     assert _kernel(q, k, v, causal) == kernel
     with torch.no_grad():
-        output, logsumexp, seed, offset = sdpfa_fwd(q, k, v, None, None, 0.0, causal, 0.3)
+        output, logsumexp, seed, offset = sdpfa_fwd(q, k, v, None, None, 0.0, causal, 0.3, (True,) * 4)
+        alone = sdpfa_fwd(q, k, v, None, None, 0.0, causal, 0.3, (True, False, False, False))[0]
+        torch.testing.assert_close(alone, output)
         gradients = sdpfa_bwd(d, q, k, v, output, logsumexp, 0.0, causal, seed, offset, 0.3)
         moved = [
             torch.empty(x.numel() + 1, dtype=dtype, device=DEVICE)[1:].view_as(x).copy_(x) for x in (d, q, k, v, output)
@@ -54,6 +65,10 @@ def test_attention(dtype, heads, key_heads, queries, keys, features, of_values, 
         elsewhere = sdpfa_bwd(*moved, logsumexp, 0.0, causal, seed, offset, 0.3)  # at no multiple of 16 bytes
         torch.cuda.synchronize()
         torch.testing.assert_close(elsewhere, gradients)
+        # The logarithms of one kernel are those that the other one takes.
+        torch.backends.cuda.enable_cudnn_sdp(not cudnn)
+        of_other = sdpfa_bwd(d, q, k, v, output, logsumexp, 0.0, causal, seed, offset, 0.3)
+        torch.testing.assert_close(of_other, gradients, rtol=2e-2, atol=2e-2)
     wide = [x.double().requires_grad_() for x in (q, k, v)]
     groups = heads // key_heads
     scores = wide[0] @ wide[1].repeat_interleave(groups, 1).mT * 0.3

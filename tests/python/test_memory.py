@@ -57,20 +57,21 @@ def test_a_run_takes_what_its_calls_take() -> None:
 
 
 def test_a_product_in_batches_copies_nothing() -> None:
-    """A kernel stores matrices that do not lie one after another; others, and those of one batch, stay where they are."""
+    """A kernel stores matrices that do not lie one after another; others, and those of one batch, stay."""
 
     def define(order):
         return lambda fd, x, w: fd.add_output(fd.ops.matmul(fd.ops.permute(x, order), w))
 
-    w = torch.empty(8, 4, 128, 64, dtype=torch.bfloat16)
     result = 8 * 4 * 64 * 64 * 2
-    for x, w, order, stored in (
-        (torch.empty(4, 8, 64, 128, dtype=torch.bfloat16), w, [1, 0, 2, 3], True),
-        (torch.empty(8, 64, 4, 128, dtype=torch.bfloat16), w, [0, 2, 1, 3], True),
-        (torch.empty(8, 4, 128, 64, dtype=torch.bfloat16), w, [0, 1, 3, 2], False),
-        (torch.empty(8, 128, 4, 64, dtype=torch.bfloat16), w, [0, 2, 3, 1], True),
-        (torch.empty(1, 64, 32, 128, dtype=torch.bfloat16), w.view(1, 32, 128, 64), [0, 2, 1, 3], False),
+    for shape, order, stored in (
+        ((4, 8, 64, 128), [1, 0, 2, 3], True),
+        ((8, 64, 4, 128), [0, 2, 1, 3], True),
+        ((8, 4, 128, 64), [0, 1, 3, 2], False),
+        ((8, 128, 4, 64), [0, 2, 3, 1], True),
+        ((1, 64, 32, 128), [0, 2, 1, 3], False),
     ):
+        x = torch.empty(shape, dtype=torch.bfloat16)
+        w = torch.empty(*(shape[d] for d in order[:2]), 128, 64, dtype=torch.bfloat16)
         plan = planned(define(order), x, w)
         copied = x.nbytes if stored else 0
         assert plan["bytes"] == result + copied, order
