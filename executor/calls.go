@@ -80,7 +80,8 @@ func torchComputes(row *core.OpInfo) bool {
 
 // spec returns what a call is with a number of arguments, without results.
 func (c *callForm) spec(arguments int) CallSpec {
-	spec := CallSpec{Called: c.called.Name, Where: c.where.String(), Expression: cmp.Or(c.row.TorchCall, c.row.Torch), Arguments: arguments, Parameters: [][2]string{}}
+	spec := CallSpec{Called: c.called.Name, Where: c.where.String(), Expression: cmp.Or(c.row.TorchCall, c.row.Torch), Arguments: arguments, Parameters: [][2]string{},
+		Own: c.row.Class == core.Contraction || c.row.Class == core.Attention}
 	for i, p := range c.row.Params() {
 		spec.Parameters = append(spec.Parameters, [2]string{p.Name, c.values[i].String()})
 	}

@@ -122,6 +122,7 @@ type CallSpec struct {
 	Expression string       `json:"expression"` // of Python, over the names of parameters and torch, F, device, rows, attention and wanted (which results are kept)
 	Parameters [][2]string  `json:"parameters"` // names and values, as Python: "_0" is argument 0, others are constants
 	Arguments  int          `json:"arguments"`  // how many there are
+	Own        bool         `json:"own"`        // torch allocates what it computes: no result is a view
 	Results    []ResultSpec `json:"results"`
 }
 

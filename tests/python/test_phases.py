@@ -257,10 +257,10 @@ def test_numbers_differ_from_call_to_call(kind: DataType, dtype: DataType, value
 SPEC = {"called": "op", "where": "", "parameters": [["arg", "_0"]], "expression": "arg"}
 
 
-def call(expression: str, view: object, result: tuple, *arguments: torch.Tensor) -> torch.Tensor:
+def call(expression: str, view: object, result: tuple, *arguments: torch.Tensor, own: bool = False) -> torch.Tensor:
     dtype, sizes, strides = result
     results = [{"dtype": dtype, "sizes": sizes, "strides": strides, "kept": True}]
-    spec = SPEC | {"expression": expression, "results": results}
+    spec = SPEC | {"expression": expression, "own": own, "results": results}
     return prepare_call(json.dumps(spec), (view,), torch.device("cpu"))(*arguments)[0]
 
 
@@ -277,6 +277,22 @@ def test_results_have_memory_of_their_own() -> None:
     assert torch.equal(y, (x + 1).bfloat16()) and y.stride() == (1, 2)
     y = call("arg[:, :1].expand(2, 3)", None, ("float32", [2, 3], [1, 0]), x)
     assert y.tolist() == [[0] * 3, [3] * 3] and y.stride() == (1, 0)
+
+
+def test_results_that_torch_allocates_are_as_asked() -> None:
+    """What is said to have memory of its own is taken as it is, if it lies as it is asked to."""
+    x = torch.arange(6.0).view(2, 3)
+    for expression, dtype, strides in (
+        ("arg + 1", "float32", [3, 1]),
+        ("arg + 1", "bfloat16", [3, 1]),
+        ("arg + 1", "float32", [1, 2]),
+        ("torch.cat([arg, arg + 1])[2:]", "float32", [3, 1]),
+    ):
+        y = call(expression, None, (dtype, [2, 3], strides), x, own=True)
+        assert torch.equal(y, (x + 1).to(y.dtype)) and list(y.stride()) == strides and y.storage_offset() == 0
+        assert y.dtype is getattr(torch, dtype)
+    with pytest.raises(FusionError, match="was expected"):
+        call("arg + 1", None, ("float32", [3, 2], [2, 1]), x, own=True)
 
 
 def test_arguments_are_seen_as_they_lie() -> None:
