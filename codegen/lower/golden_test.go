@@ -188,6 +188,25 @@ output %1
 		}
 		must(t, s.InlineAt(tile, 1, false))
 	}},
+	{name: "rows as one piece", text: `%0 = tensor f32 [-1, 3] contiguity=[yes, yes]
+%1 = neg %0
+output %1
+`, sizes: [][]int64{{21, 3}}, options: Options{Alignment: func(core.ValID) int { return 16 }}, schedule: func(t *testing.T, s *schedule.Scheduled) {
+		out := tv(s, 1)
+		negated, err := s.CacheBefore(out)
+		must(t, err)
+		tile, err := s.CacheAfter(tv(s, 0), nil)
+		must(t, err, s.SetMemory(tile, schedule.Shared), s.SetCopy(tile, schedule.AsyncCopy, schedule.CacheUnspecified))
+		must(t, s.SetMemory(negated, schedule.Shared))
+		for _, v := range []core.ValID{out, negated, tile} {
+			must(t, s.Split(v, 0, 8, true), s.Parallelize(v, 0, schedule.BIDx))
+		}
+		must(t, s.Parallelize(negated, 1, schedule.TIDx)) // a row a thread
+		for _, v := range []core.ValID{out, tile} {       // and memory by vectors, of which six threads have one
+			must(t, s.Merge(v, 1, 2), s.Split(v, 1, 4, true), s.Parallelize(v, 1, schedule.TIDx), s.Parallelize(v, 2, schedule.Vectorize))
+		}
+		must(t, s.InlineAt(tile, 1, false), s.InlineAt(negated, 1, false))
+	}},
 	{name: "in place", text: `%0 = tensor f32 [-1, -1] contiguity=[no, yes] stride_order=[0, 1]
 %1 = tensor f32 [-1, -1] contiguity=[yes, yes]
 %2 = add %0, %1

@@ -49,11 +49,11 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	l.loops[l.m.LoopClass(a)] = l.t.Int(0)
 	c, reads := l.context(v, false), guard{}
 	isLocal := l.isLocal(dsts[0]) && l.isLocal(srcs[0])
-	if whole.partial && (c.isAsync() || isLocal) {
+	if whole.partial && isLocal {
 		return l.refuse("vector", v, "%s is vectorized by %d, which is not known to divide the extent that is split", l.f.Name(v), width)
 	}
 	first := whole.guard
-	if c.isAsync() {
+	if c.isAsync() && !whole.partial { // else elements that exist are copied one by one, and no zeros written
 		first, reads = c.zeroFilled(first)
 	}
 	l.limit(e)
@@ -73,6 +73,9 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		return err
 	}
 	move := func() error {
+		if c.isAsync() {
+			return c.asyncCopy(dst, src, reads)
+		}
 		if b := l.b.Kernel().Buffers; l.isLocal(dst) && b[src.Buffer].DType != b[dst.Buffer].DType { // rounded, which no move does
 			return inRegisters()
 		}
@@ -109,16 +112,19 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 			c.note(lane.guarded)
 			return nil
 		}
-		lane.s = l.b.If(cond, func() { err = move() }, func() { l.oneByOne(lane, scalar.None) })
+		copyAll := func(cond scalar.ID) *kir.If {
+			return l.b.If(cond, func() { err = move() }, func() { l.oneByOne(lane, scalar.None) })
+		}
+		if busy, rest := c.byThread(whole.tests); len(busy) > 0 && !l.isLocal(dst) {
+			lane.s = l.b.If(l.all(l.conditions(busy)), func() { copyAll(l.all(l.conditions(rest), whole.once, whole.among)) }, nil)
+			lane.each = nil // nothing relies on what is in memory where there is no element
+		} else {
+			lane.s = copyAll(cond)
+		}
 		c.note(lane.guarded)
 		return err
 	}
-	return c.under(lane.guarded, cond, func() error {
-		if c.isAsync() {
-			return c.asyncCopy(dst, src, reads)
-		}
-		return move()
-	})
+	return c.under(lane.guarded, cond, move)
 }
 
 // aligned returns the accesses to width elements from those of the first on, and fails if one
@@ -303,6 +309,21 @@ func (l *lowering) moveVector(v core.ValID, dst, src kir.Access, srcs []kir.Acce
 	l.b.Add(kir.Move{Dst: dst, Src: src, Unaligned: unaligned, Cache: cache, Last: last})
 }
 
+// byThread returns those of tests that are of the thread alone, and the others. Threads that have nothing to do must not go the way
+// of those of whose vector only some elements exist, as their warp goes it with them: an RMS norm of rows of 20 bfloat16, in blocks
+// whose copies leave 24 of 64 threads idle, took 100.5 / 100.3 us on an H200 (second cache dirty and clean) and takes 69.5 / 65.2.
+func (c *context) byThread(tests []test) (busy, rest []test) {
+	own := c.threadTests(false, nil, nil, nil)
+	for _, x := range tests {
+		if slices.Contains(own, x) {
+			busy = append(busy, x)
+		} else {
+			rest = append(rest, x)
+		}
+	}
+	return busy, rest
+}
+
 // testedPair is the width of vectors whose elements are tested one by one, where others have a
 // test of all first: two tests cost less than a branch.
 const testedPair = 2
@@ -427,7 +448,7 @@ func (l *lowering) undivided(tests []test) []test {
 			if l.t.Op(q) != scalar.FloorDiv {
 				continue
 			}
-			if d, isConst := l.t.ConstInt(l.t.Args(q)[1]); isConst && 1 < d && d <= widestVector {
+			if d, isConst := l.t.ConstInt(l.t.Args(q)[1]); isConst && d > 1 {
 				n := l.t.Int(d)
 				tests[i].value = l.t.Add(l.t.Mul(l.t.Sub(x.value, q), n), l.t.Args(q)[0])
 				tests[i].below = l.t.Mul(x.below, n)
