@@ -84,7 +84,7 @@ func bucketsOf(ahead int64) scheduler.Buckets {
 
 // choose returns the choices, of which the first can be applied, or why none can.
 func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
-	all, err := a.rank(device)
+	all, err := a.rank(device, true)
 	if err != nil {
 		return nil, err
 	}
@@ -94,22 +94,27 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	}
 	if all[0].Cluster > int64(device.Portable) { // the device may have no room for it
 		device.Cluster = device.Portable
-		if portable, err := a.rank(device); err == nil {
+		if portable, err := a.rank(device, true); err == nil {
 			all = append(all[:1], portable...)
 		}
 	}
-	if p := all[0]; p.Aligned == 0 && len(a.across()) > 0 {
+	if all[0].Piece > 0 {
+		if others, err := a.rank(device, false); err == nil {
+			all = append(all[:1], others...)
+		}
+	}
+	if p := all[0]; p.Aligned == 0 && p.Piece == 0 && len(a.across()) > 0 {
 		p.Across = true
 		all = slices.Insert(all, 0, p)
 	}
 	return a.attempts.First(all, all[len(all)-1])
 }
 
-// rank returns the parameters to try, the best first, or why there are none.
-func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
+// rank returns the parameters to try, the best first, or why there are none; with rows as pieces, if those may be.
+func (a *analysis) rank(device scheduler.Device, pieces bool) ([]Params, error) {
 	var all []Params
 	for _, price := range persistence.Prices {
-		if p, ok := a.fit(price, device); ok {
+		if p, ok := a.fit(price, device, pieces); ok {
 			a.spread(&p, device)
 			a.pair(&p, device)
 			a.gather(&p, device)
@@ -126,7 +131,7 @@ func (a *analysis) rank(device scheduler.Device) ([]Params, error) {
 	slices.Reverse(all) // the last one is the first that leaves registers free
 	a.join(&all[0], device)
 	single := all[0]
-	single.Vector, single.Steps, single.Shared, single.Ahead = 1, 0, false, 0
+	single.Vector, single.Steps, single.Shared, single.Piece, single.Ahead = 1, 0, false, 0, 0
 	single.Early, single.Aligned = single.Early && single.Aligned == 0, 0
 	if single.Steps = scheduler.CeilDiv(a.rows.Length, single.Threads*single.Cluster); single.Steps > mostElements {
 		single.Threads = min(int64(device.Threads), single.Threads*scheduler.CeilDiv(single.Steps, mostElements))
@@ -153,15 +158,18 @@ func (a *analysis) isWhole(p Params) bool {
 	if a.facts.isMoments {
 		most = filledElements
 	}
-	return p.Aligned == 0 && (p.Shared || p.Steps*p.Vector <= most) && a.rows.Piece == a.rows.Length && p.capacity() == a.rows.Length
+	return p.Aligned == 0 && p.Piece == 0 && (p.Shared || p.Steps*p.Vector <= most) && a.rows.Piece == a.rows.Length && p.capacity() == a.rows.Length
 }
 
 // fit returns the parameters with the fewest threads a row that have room for the rows.
-func (a *analysis) fit(price persistence.Price, device scheduler.Device) (Params, bool) {
+func (a *analysis) fit(price persistence.Price, device scheduler.Device, pieces bool) (Params, bool) {
 	length := max(a.rows.Length, 1)
 	p := Params{Vector: min(a.step(), length), Price: price, Cluster: 1, Each: 1}
 	for p.Vector > 1 && (p.Vector < length && p.Vector*2 > length || a.rows.Piece < length && a.rows.Piece%p.Vector != 0) {
 		p.Vector /= 2
+	}
+	if pieces && a.inPiece(&p, device) {
+		return p, true
 	}
 	if a.inThread(&p, device) {
 		p.Rows = a.rowsOf(p, device)
@@ -501,7 +509,7 @@ func (a *analysis) halve(p *Params) {
 // softmax backward of 8192 77.8 / 74.2 and 66.5 / 63.7. RMS norms take as long. A softmax of 12288 takes 66.9 / 63.3, and 73.7 /
 // 69.4 so; a layer norm of 2048 x 4096 13.3 / 11.5 with 256 threads, and 14.2 / 11.9 with 128.
 func (a *analysis) join(p *Params, device scheduler.Device) {
-	if a.facts.isOnline || a.facts.isMoments || p.Cluster > 1 || p.Shared || p.Aligned > 0 || p.Each > 1 || !a.isInVectors(*p) || a.rows.Count < joinedBlocks*int64(device.Processors) {
+	if a.facts.isOnline || a.facts.isMoments || p.Cluster > 1 || p.Shared || p.Piece > 0 || p.Aligned > 0 || p.Each > 1 || !a.isInVectors(*p) || a.rows.Count < joinedBlocks*int64(device.Processors) {
 		return
 	}
 	held := max(a.facts.held[p.holding()].registers, 1)

@@ -54,6 +54,10 @@
 // have take more instructions to merge than two sums. A thread has several of those next to each other, and stores
 // their results at once. Short rows have as many threads as leave few without work, down to one, see short.go.
 //
+// Where the threads of short rows would move parts of sectors, or have nothing to do in many steps, the rows of a block get
+// to and from memory as the one piece that they are there, by way of shared memory, see piece.go. Exponentials and their sums
+// are two reductions then: a thread has most of a row, so that it exchanges little, and takes each exponential once.
+//
 // Rows that do not fit in a block, or a cluster where there are, are refused.
 //
 // # Choices
@@ -124,6 +128,7 @@ package innerpersistent
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"nvfuser_go/core"
@@ -145,6 +150,7 @@ type Params struct {
 	Shared  bool              // inputs that are needed again are in shared memory
 	Ahead   int64             // steps then whose other loads are under way at a time; 0 is 1
 	Whole   bool              // a row has all elements of all steps
+	Piece   int64             // elements of a row, if the rows of a block get to and from memory as one piece, by way of shared memory; else 0
 	Price   persistence.Price // of what is held in registers
 	Early   bool              // what all rows have in common is loaded before they are reduced
 	Across  bool              // rows that share elements come one after another, not those next to each other in memory
@@ -192,6 +198,9 @@ func (p Params) String() string {
 	if p.Apart {
 		early += ", what rows have in common loaded last"
 	}
+	if p.Piece > 0 {
+		memory = fmt.Sprintf(" of %d elements as one piece by way of shared memory", p.Piece)
+	}
 	resident := ""
 	if p.Resident > 0 {
 		resident = fmt.Sprintf(", room for %d blocks", p.Resident)
@@ -202,6 +211,9 @@ func (p Params) String() string {
 // Width is that of [scheduler.Vectorized]. Where it is known that blocks have as many rows
 // each, no access is tested for the row.
 func (p Params) Width() int64 {
+	if p.Piece > 0 {
+		return accessBytes
+	}
 	if p.Rows*p.Each > mostRows {
 		return max(p.Vector, p.Each) // results of the rows of a thread may be stored at once
 	}
@@ -212,7 +224,12 @@ func (p Params) Width() int64 {
 func (p Params) holding() holding { return holding{p.Price, p.Vector > 1, p.Shared} }
 
 // capacity is how many elements a row may have.
-func (p Params) capacity() int64 { return p.Threads*p.Cluster*p.Steps*p.Vector - p.before() }
+func (p Params) capacity() int64 {
+	if p.Piece > 0 {
+		return p.Piece
+	}
+	return p.Threads*p.Cluster*p.Steps*p.Vector - p.before()
+}
 
 // before is how many elements the first step has before its row, at most.
 func (p Params) before() int64 {
@@ -233,7 +250,7 @@ func (p Params) inOnePiece() bool {
 // least is how many elements a row has at least that has these parameters: all but the
 // last steps of a thread are whole then. 0: it may be empty.
 func (p Params) least() int64 {
-	if p.Whole {
+	if p.Whole || p.Piece > 0 {
 		return p.capacity()
 	}
 	below := bucketsOf(p.Ahead).Below(p.Steps)
@@ -374,6 +391,16 @@ func twoPass(s *schedule.Scheduled, sums *map[core.ValID]core.ValID) error {
 		if sums != nil {
 			*sums = instead
 		}
+		return err
+	})
+}
+
+// apartExponentials lets s compute the largest elements of rows and then the sums of the exponentials that are needed anyway. It adds
+// to sums the maximum that is computed instead of each.
+func apartExponentials(s *schedule.Scheduled, sums map[core.ValID]core.ValID) error {
+	return s.Rewrite(func(f *core.Fusion) error {
+		instead, err := f.TwoPassExponentials()
+		maps.Copy(sums, instead)
 		return err
 	})
 }

@@ -24,6 +24,11 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 			return err
 		}
 	}
+	if p.Piece > 0 {
+		if err := apartExponentials(s, sums); err != nil {
+			return err
+		}
+	}
 	instead, err := scheduler.CacheOutputs(s)
 	if err != nil {
 		return err
@@ -50,10 +55,8 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 			reference = v
 		}
 	}
-	if err := a.loops(s, reference, p); err != nil {
-		return err
-	}
-	if err := scheduler.Spread(s, name, reference); err != nil {
+	pieces, err := a.spreadLoops(s, reference, p)
+	if err != nil {
 		return err
 	}
 	if err := s.ParallelizeLike(reference, -1, phases.Reductions, nil); err != nil {
@@ -69,6 +72,9 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 		}
 	}
 	if err := a.rows.Vectorize(s, a.pitch(p)); err != nil {
+		return err
+	}
+	if err := a.accessPieces(s, p, pieces); err != nil {
 		return err
 	}
 	if err := a.storeTogether(s, p); err != nil {
@@ -97,6 +103,20 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 		return err
 	}
 	return s.InlineMost(tensors, nil)
+}
+
+// spreadLoops gives all tensors the loops of p, and returns the pieces that go through shared memory.
+func (a *analysis) spreadLoops(s *schedule.Scheduled, reference core.ValID, p Params) (pieces []piece, err error) {
+	if p.Piece > 0 {
+		if pieces, err = a.pieces(s); err == nil {
+			err = a.pieceLoops(s, reference, p, pieces)
+		}
+		return pieces, err
+	}
+	if err := a.loops(s, reference, p); err != nil {
+		return nil, err
+	}
+	return nil, scheduler.Spread(s, name, reference)
 }
 
 // storeTogether lets a thread that has several rows next to each other store what they are reduced to at once,
@@ -167,7 +187,7 @@ func (p Params) isOnePass() bool {
 // on an H200 with steps of its two rows in turn, which lie in half the banks, and 288 so.
 func layRows(s *schedule.Scheduled, p Params) error {
 	for _, v := range s.Tensors() {
-		if p.Each == 1 || s.Memory(v) != schedule.Shared {
+		if p.Each == 1 || p.Piece > 0 || s.Memory(v) != schedule.Shared {
 			continue
 		}
 		axes := slices.Clone(s.Loop(v))
@@ -206,14 +226,7 @@ func holdPacked(s *schedule.Scheduled, plan *persistence.Plan) error {
 // share lets copies of inputs in registers be of copies in shared memory, of which each
 // thread makes those that it reads.
 func (a *analysis) share(s *schedule.Scheduled, p Params) error {
-	f := s.Fusion()
-	copies := map[core.ValID][]core.ValID{} // in registers, by input
-	for _, id := range f.Order() {
-		if e := f.Expr(id); e.Op == core.SetOp {
-			from := f.TensorArgs(e)[0]
-			copies[from] = append(copies[from], e.Out[0])
-		}
-	}
+	f, copies := s.Fusion(), copiesOf(s)
 	for _, i := range a.facts.held[p.holding()].again {
 		v := f.Inputs()[i]
 		if len(copies[v]) == 0 {
@@ -231,6 +244,18 @@ func (a *analysis) share(s *schedule.Scheduled, p Params) error {
 		}
 	}
 	return nil
+}
+
+// copiesOf returns the copies that s has of each tensor, in registers if it is an input.
+func copiesOf(s *schedule.Scheduled) map[core.ValID][]core.ValID {
+	f, copies := s.Fusion(), map[core.ValID][]core.ValID{}
+	for _, id := range f.Order() {
+		if e := f.Expr(id); e.Op == core.SetOp {
+			from := f.TensorArgs(e)[0]
+			copies[from] = append(copies[from], e.Out[0])
+		}
+	}
+	return copies
 }
 
 // loops gives the reduction v loops: blocks of rows, rows, an axis of one element, blocks

@@ -120,7 +120,7 @@ func (a *analysis) soleSteps(p *Params) int64 {
 // bytes: a softmax of 33554432 rows of 2 bfloat16 takes 82.3 / 82.5 with four, 124.2 / 120.5 with one, a copy 67.6 / 63.3. And two
 // where a quarter of the threads have nothing to do: of 40 columns an RMS norm takes 68.3 / 67.2 with two and 78.2 / 75.4 with one, a copy 70.3 / 66.2.
 func (a *analysis) gather(p *Params, device scheduler.Device) {
-	if p.Cluster > 1 || p.Shared || p.Aligned > 1 || p.Threads > warp {
+	if p.Cluster > 1 || p.Shared || p.Piece > 0 || p.Aligned > 1 || p.Threads > warp {
 		return
 	}
 	read, _ := a.rows.Traffic(p.Steps * p.Vector)

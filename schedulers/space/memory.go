@@ -41,6 +41,11 @@ func (p *Space) IsFull(t *Tensor) bool {
 	return p.IsAlong(t, 0, len(p.Extents)) && t.Elements() == p.Size(0, len(p.Extents))
 }
 
+// IsPiece reports whether t has an element of its own for each point of p, in the order of p without a gap.
+func (p *Space) IsPiece(t *Tensor) bool {
+	return p.IsFull(t) && p.reach(t, 0).run == p.Size(0, len(p.Extents))
+}
+
 // IsAlong reports whether t has elements of its own for all that p has at the places from
 // to before end.
 func (p *Space) IsAlong(t *Tensor, from, end int) bool {

@@ -303,6 +303,9 @@ func orOne(pieces []piece) []piece {
 // it for others.
 func (t *Tensor) IsResized() bool { return t.resized != core.NoVal }
 
+// IsTable reports whether t is an input as one operation reads it at positions that an index says.
+func (t *Tensor) IsTable() bool { return t.isTable }
+
 // step returns the distance of neighbours along place k, 0 if they are one.
 func (t *Tensor) step(k int) int64 {
 	for i := len(t.along[k]) - 1; i >= 0; i-- {

@@ -161,7 +161,7 @@ func (p *Space) AlignedPitch(from int, e int64) Pitch {
 	h := Pitch{Elements: e, from: from}
 	for k := range p.Tensors {
 		t, w := &p.Tensors[k], int64(1)
-		if p.IsFull(t) && p.reach(t, 0).run == p.Size(0, len(p.Extents)) {
+		if p.IsPiece(t) {
 			for 2*w <= e && 2*w*t.Bytes <= min(vectorBytes, t.Aligned) {
 				w *= 2
 			}
@@ -202,7 +202,7 @@ func (p *Space) beside(from int, bytes int64) int64 {
 	n := int64(1)
 	for k := range p.Tensors {
 		if t := &p.Tensors[k]; p.IsFull(t) {
-			if t.Aligned < vectorBytes || p.reach(t, 0).run != p.Size(0, len(p.Extents)) {
+			if t.Aligned < vectorBytes || !p.IsPiece(t) {
 				return 0
 			}
 			n = max(n, bytes/t.Bytes)
