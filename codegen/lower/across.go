@@ -285,7 +285,7 @@ func (c *context) part(x *exchange) error {
 		}
 		nothing = append(nothing, kir.Assign{Dst: c.partAt(x, k), Value: c.b.Const(f.identity(k))})
 	}
-	s := &guarded{id: x.id, g: guard{tests: g.tests, once: g.once}, fold: &f} // every thread goes on with a state
+	s := &guarded{id: x.id, g: guard{tests: g.tests, ranges: g.ranges, once: g.once}, fold: &f} // every thread goes on with a state
 	err = c.under(s, c.all(c.conditions(g.tests), g.once), func() error {
 		v, err := c.contribution(e, f)
 		if err == nil {

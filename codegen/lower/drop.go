@@ -7,6 +7,7 @@ import (
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
 )
 
 // A Decision says of a statement with index tests whether it kept them.
@@ -37,6 +38,7 @@ type guarded struct {
 	each  *kir.If // copies one of them where not all exist; nil: they do if one does
 	fast  bool    // in a copy that makes no tests
 	own   []kir.BufferID
+	kept  []scalar.ID // of a reduction: see [guarded.keptTests]
 
 	wanted   *fold // of the reduction that relies on its identity here
 	passed   bool  // what it reads holds that identity
@@ -46,6 +48,7 @@ type guarded struct {
 // note remembers a statement for the pass that drops tests.
 func (l *lowering) note(s *guarded) {
 	s.fast = l.fast != nil
+	s.kept = s.keptTests()
 	for _, v := range l.f.Expr(s.id).Out {
 		s.own = append(s.own, l.buffers[v])
 	}
@@ -149,6 +152,50 @@ func (s *guarded) open() []scalar.ID {
 	})
 }
 
+// needed returns the open tests of s that fail for elements of results that exist.
+func (s *guarded) needed() []scalar.ID {
+	return slices.DeleteFunc(s.open(), func(x scalar.ID) bool { return slices.Contains(s.kept, x) })
+}
+
+// keptTests returns the tests of a reduction that are made of its loops along which nothing is reduced, and of no other loop,
+// if a thread has all of each result in registers: where one fails the result is of no element, and nothing reads it.
+// Distances of all pairs of 4096 rows of 16 float32 take 60.8 us on an H200 without these tests, and 65.6 with them.
+func (s *guarded) keptTests() (kept []scalar.ID) {
+	if s.fold == nil || s.fold.op.Class == core.Scan || !s.hasResults() && s.omitted != ownResults {
+		return nil
+	}
+	own := map[core.AxisID]bool{}
+	for _, a := range s.tensor.loop {
+		own[s.m.LoopClass(a)] = !s.isReduced(a)
+	}
+	isKept, isOther := map[scalar.ID]bool{}, map[scalar.ID]bool{}
+	for class, value := range s.loops {
+		into := isOther
+		if own[class] {
+			into = isKept
+		}
+		s.t.Symbols(value, func(x scalar.ID) { into[x] = true })
+	}
+	for _, cond := range s.conditions(s.g.tests[:s.g.ranges]) {
+		some, all := false, true
+		s.t.Symbols(cond, func(x scalar.ID) {
+			some, all = some || isKept[x], all && !isOther[x]
+		})
+		if some && all {
+			kept = append(kept, cond)
+		}
+	}
+	return kept
+}
+
+// hasResults reports whether a thread has all of each result of s, a reduction, in registers.
+func (s *guarded) hasResults() bool {
+	isReduction := func(id core.ExprID) bool { return s.f.Expr(id).Op.Class == core.Reduction }
+	return len(s.lowering.across(s.id)) == 0 && !slices.ContainsFunc(s.f.Expr(s.id).Out, func(v core.ValID) bool {
+		return s.lowering.s.Memory(v) != schedule.Local || slices.ContainsFunc(s.readers[v], isReduction)
+	})
+}
+
 // eachAccess calls yield for the accesses of s to what is declared outside it.
 func (s *guarded) eachAccess(yield func(a *kir.Access, write bool)) {
 	inside := map[kir.BufferID]bool{}
@@ -244,8 +291,8 @@ func (l *lowering) isInside(a *kir.Access) bool {
 }
 
 // relyOnIdentity returns the rule for which a reduction keeps its tests, "" if
-// the operands hold its identity wherever a test of it fails. A scan does without it where
-// all of its elements come before those that do not exist:
+// the operands hold its identity wherever a test of it fails, but for those that only results fail that
+// do not exist. A scan does without it where all of its elements come before those that do not exist:
 //
 //   - direct: an operand is in registers, and the statements that write it fail
 //     one of the same tests at the same element; they keep them, and store the
@@ -255,6 +302,9 @@ func (l *lowering) isInside(a *kir.Access) bool {
 func (l *lowering) relyOnIdentity(s *guarded, writers map[kir.BufferID][]*guarded) (rule, why string) {
 	if rule, why = l.mustStay(s); rule != "" || s.fold.op.Class == core.Scan && !s.g.hasBefore() {
 		return rule, why
+	}
+	if len(s.needed()) == 0 && l.foldsComputed(s, writers) {
+		return "", ""
 	}
 	var providers []*guarded
 	mine := map[kir.BufferID]bool{}
@@ -283,6 +333,18 @@ func (l *lowering) relyOnIdentity(s *guarded, writers map[kir.BufferID][]*guarde
 		}
 	}
 	return rule, why
+}
+
+// foldsComputed reports whether s, a reduction, reads what would be computed under its tests as well to leave the identity. What is
+// loaded under them leaves it at no cost: sums of rows of two bfloat16 take 1 % less on an H200 so than with nothing there.
+func (l *lowering) foldsComputed(s *guarded, writers map[kir.BufferID][]*guarded) (is bool) {
+	s.eachAccess(func(a *kir.Access, write bool) {
+		is = is || !write && slices.ContainsFunc(writers[a.Buffer], func(p *guarded) bool {
+			op := l.f.Expr(p.id).Op
+			return p.fold == nil && op.Class == core.Elementwise && op != core.CastOp && op != core.SetOp
+		})
+	})
+	return is
 }
 
 // passIdentity has what a conversion reads hold the identity that is relied on
@@ -330,7 +392,7 @@ func (l *lowering) provides(p, s *guarded, at *kir.Access) (rule, why string) {
 	for _, x := range p.conditions(p.g.tests) {
 		fails[l.t.Substitute(x, with)] = true
 	}
-	for _, x := range s.open() {
+	for _, x := range s.needed() {
 		if !fails[x] && l.omitted != sameTests {
 			return "direct", "where there is no element, " + b.Name + " may have one"
 		}

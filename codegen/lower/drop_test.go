@@ -50,6 +50,29 @@ const tileOfRows = `%0 = tensor f32 [-1, 8] contiguity=[yes, yes]
 output %3
 `
 
+const rowSums = `%0 = tensor f32 [10, 3] contiguity=[yes, yes]
+%1 = set %0
+%2 = exp %1
+%3 = sum %2 dims=[1] keepdim=false dtype=f32
+output %3
+`
+
+// splitRows splits the rows of all tensors, of which threads have one each, and has columns run as columns says.
+func splitRows(t *testing.T, s *schedule.Scheduled, columns schedule.Parallel) {
+	_, err := s.CacheBefore(tv(s, 3))
+	must(t, err)
+	for _, v := range s.Tensors() {
+		if s.Fusion().Val(v).Input {
+			continue
+		}
+		must(t, s.Split(v, 0, 4, true), s.Parallelize(v, 0, schedule.TIDy), s.Parallelize(v, 1, schedule.TIDx))
+		if len(s.Loop(v)) > 2 {
+			must(t, s.Parallelize(v, 2, columns))
+		}
+	}
+	must(t, s.InlineMost(nil, nil))
+}
+
 var droppedCases = []droppedCase{
 	{name: "sum", text: `%0 = tensor f32 [10] contiguity=[yes]
 %1 = set %0
@@ -128,6 +151,20 @@ output %4
 		}
 	}, rules: []rule{sameTests}, decisions: `
 tv5: kept (direct): where there is no element, tv3 may have one`},
+	{name: "rows of a thread", text: rowSums, sizes: [][]int64{{10, 3}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
+		splitRows(t, s, schedule.Serial)
+	}, rules: []rule{dropsGlobal}, decisions: `
+tv1: kept (global): tv0 is in global memory
+tv2: dropped
+tv4: dropped
+tv3: kept (global): tv3 is in global memory`},
+	{name: "rows of several blocks", text: rowSums, sizes: [][]int64{{10, 3}}, schedule: func(t *testing.T, s *schedule.Scheduled) {
+		splitRows(t, s, schedule.BIDx)
+	}, rules: []rule{ownResults}, decisions: `
+tv1: kept (global): tv0 is in global memory
+tv2: kept (identity): sum(), which reads it, relies on its identity where there is no element
+tv4: dropped
+tv3: kept (global): tv3 is in global memory`},
 	{name: "outside", text: `%0 = tensor f32 [8] contiguity=[yes]
 %1 = set %0
 %2 = neg %1

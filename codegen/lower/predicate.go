@@ -14,6 +14,7 @@ import (
 // among that this thread or block does.
 type guard struct {
 	tests       []test
+	ranges      int // of tests, how many say first that indices are in range
 	once, among []scalar.ID
 	redundant   bool // several threads write the same
 }
@@ -100,7 +101,7 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 		if err != nil {
 			return g, err
 		}
-		g.tests = tests
+		g.tests, g.ranges = tests, len(tests)
 		if !init && c.f.Expr(id).Op != core.PadOp { // which reads its operand at some of its points only
 			g.tests = append(g.tests, c.storedTests()...)
 		}

@@ -20,6 +20,7 @@ const (
 	oneIdentity              // of one reduction, or of several that agree
 	countsOne                // a reduction that counts elements keeps its tests
 	sameReduction            // and one of the results of another
+	ownResults               // and one whose results other threads have parts of
 	sameTests                // and one of elements that exist where it has none
 	shiftedBefore            // loops over shifted columns may lead to what is before the first one
 	sharesShifted            // what is stored as they run is read by threads with the same shift
