@@ -30,6 +30,8 @@ const (
 	shortBytes   = 40 // of a row that a thread has, at most
 	mostEach     = 8  // short rows of a thread at a time
 	warp         = 32
+	// Results of a thread that share what it loads, elements of each at a time, and in all: see innerShared.
+	sharedEach, sharedElements, sharedReduced = 8, 8, 1024
 
 	widestVector = 16 // elements
 	// Steps that begin where memory is aligned have tests at both ends of a row, which take
@@ -143,6 +145,9 @@ func (l *layout) choose(device scheduler.Device) []Params {
 	var all []Params
 	if l.isInner() {
 		p = l.inner(e, max(read, 1), max(rowVectors, rowElements/e), device)
+		if q, ok := l.innerShared(device); ok {
+			all = append(all, q)
+		}
 		if w := l.aligned(e); w > 0 {
 			all = append(all, l.innerAligned(w, max(read*w/e, 1), device))
 		}
@@ -331,6 +336,46 @@ func (l *layout) inCommon(p *Params, vectors int64, device scheduler.Device) boo
 	}
 	p.Unroll = clamp(floor2(vectors/(2*commonVectors*p.Lanes)), 1, 2)
 	return l.kept*p.Lanes/commonRows >= least && p.Lanes*p.Rows <= heavyBlock
+}
+
+// innerShared returns the parameters for threads that have several results along axes where inputs have the same
+// elements for all, which are loaded once for those of a thread, if no input has elements for most of what is reduced: distances
+// of all pairs of rows, say. A thread has all of each result.
+func (l *layout) innerShared(device scheduler.Device) (p Params, ok bool) {
+	if read, _ := l.Traffic(1); read > 0 || l.isMerged || l.along() != l.reduced || l.states > 1 {
+		return p, false
+	}
+	for _, r := range l.Repeats() {
+		if r.End < l.columns { // the others lie along threads
+			p.Shared = r
+		}
+	}
+	beside := l.Size(p.Shared.End, l.columns)
+	if !p.shares() || beside < warp/2 || l.reduced > sharedReduced {
+		return p, false
+	}
+	p.Inner, p.Vector, p.Lanes, p.Rows, p.Unroll, p.Blocks = true, l.sharedVector(), 1, clamp(ceil2(beside), warp, innerBlock), 1, 1
+	tiles := l.Size(0, p.Shared.Begin) * scheduler.CeilDiv(beside, p.Rows) // of one result of each thread
+	for p.Each = sharedEach; p.Each > 1; p.Each /= 2 {
+		if n := tiles * scheduler.CeilDiv(l.Size(p.Shared.Begin, p.Shared.End), p.Each); n >= int64(device.Processors) {
+			p.Tiles = max(innerBlock/p.Rows, 1)
+			return p, true
+		}
+	}
+	return p, false
+}
+
+// sharedVector returns the elements of a step where a thread has all of several results: single ones but where some
+// input is loaded in vectors.
+func (l *layout) sharedVector() int64 {
+	e := int64(1)
+	for e < sharedElements && l.reduced%(2*e) == 0 {
+		e *= 2
+	}
+	if slices.Max(l.PitchOf(l.columns, e, 1).Widths) == 1 {
+		return 1
+	}
+	return e
 }
 
 // share returns how many blocks share work of so many steps of a block. Few are a power

@@ -75,7 +75,11 @@ func (b *builder) schedule(all []core.ValID) error {
 	if err := scheduler.ParallelizeLike(b.s, parts[0], like); err != nil {
 		return err
 	}
-	switch threads := b.Lanes * b.Rows; {
+	threads := b.Lanes * b.Rows
+	if b.shares() {
+		threads *= b.Tiles
+	}
+	switch {
 	case b.Inner && b.layout.isHeavy && (threads == heavyBlock || threads == smallBlock):
 		b.s.SetResidentBlocks(int(heavyThreads / threads))
 	case threads <= residentThreads || !b.Inner:
@@ -149,7 +153,11 @@ func (b *builder) innerLoops(n *scheduler.Nest) []schedule.Parallel {
 	kept, reduced, columns := b.places()
 	order(n, slices.Concat(kept, reduced))
 	at, outside := min(len(kept), 1), len(reduced)-columns
-	n.Merge(0, len(kept))
+	if b.shares() {
+		at = b.mergeShared(n, len(kept))
+	} else {
+		n.Merge(0, len(kept))
+	}
 	n.Merge(at+outside, columns)
 	if b.Aligned && n.Err == nil {
 		n.Err = n.Schedule.AlignRows(n.Tensor, 0, at, b.Vector)
@@ -166,7 +174,10 @@ func (b *builder) innerLoops(n *scheduler.Nest) []schedule.Parallel {
 	if b.Lanes == 1 {
 		across = schedule.TIDx
 	}
-	all := b.split(n, 0, b.Rows, across, types)
+	all := b.split(n, at-1, b.Rows, across, types)
+	if b.shares() {
+		return b.splitShared(n, at, len(all)-len(types)+1, all)
+	}
 	if b.Each > 1 { // split outside of results along y, so that rows of a warp are next to each other, and put inside the steps
 		inside := len(all) - len(types) + 1
 		if b.Aligned { // what rows have in common is loaded once for those of a thread
@@ -176,6 +187,31 @@ func (b *builder) innerLoops(n *scheduler.Nest) []schedule.Parallel {
 		n.Reorder(map[int]int{1: 1 + inside})
 		all = slices.Insert(all, inside, schedule.Unroll)
 	}
+	return append([]schedule.Parallel{schedule.BIDx}, all...)
+}
+
+// mergeShared merges the first axes of the tensor of n, which so many are kept, to those before the results that a
+// thread has at a time, those that these lie along, and those after, which are along threads. It returns how many there are then.
+func (b *builder) mergeShared(n *scheduler.Nest, kept int) int {
+	begin, end := b.Shared.Begin, b.Shared.End
+	n.Merge(end, kept-end)
+	n.Merge(begin, end-begin)
+	n.Merge(0, begin)
+	return min(begin, 1) + 2
+}
+
+// splitShared splits the results of a thread, and threads along y, from the last loop but one of the first at, which are of blocks but for
+// the threads along the last, and puts the results inside the steps. It returns how all loops run, of which all are those from the threads on.
+func (b *builder) splitShared(n *scheduler.Nest, at, inside int, all []schedule.Parallel) []schedule.Parallel {
+	n.Split(at-2, b.Each, schedule.Serial)
+	n.Reorder(map[int]int{at - 1: at + inside})
+	all = slices.Insert(all, inside, schedule.Unroll)
+	if b.Tiles > 1 {
+		n.Split(at-2, b.Tiles, schedule.Serial)
+		n.Reorder(map[int]int{at - 1: at})
+		all = append([]schedule.Parallel{schedule.TIDy}, all...)
+	}
+	n.Merge(0, at)
 	return append([]schedule.Parallel{schedule.BIDx}, all...)
 }
 
