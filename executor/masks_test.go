@@ -14,7 +14,7 @@ import (
 )
 
 // randomMasked returns a fusion that adds masks to a tensor, which lack dimensions of it, and may
-// have rows of the sum normalized.
+// have rows of the sum normalized, and others added then.
 func randomMasked(t *testing.T, r *rand.Rand) *fusionfuzz.Case {
 	t.Helper()
 	kinds := []string{"bf16", "f32", "f16"}
@@ -25,7 +25,8 @@ func randomMasked(t *testing.T, r *rand.Rand) *fusionfuzz.Case {
 	sizes[len(sizes)-1] = []int64{1, 3, 8, 16, 33, 64, 130, 264}[r.IntN(8)]
 	b, given := &strings.Builder{}, [][]int64{}
 	var declared []string
-	for k := range 2 + r.IntN(2) {
+	count := 2 + r.IntN(2)
+	for k := range count + r.IntN(3) {
 		shape, signs, dense := slices.Clone(sizes), make([]string, len(sizes)), make([]string, len(sizes))
 		for d := range shape {
 			signs[d], dense[d] = "-1", "yes"
@@ -46,7 +47,7 @@ func randomMasked(t *testing.T, r *rand.Rand) *fusionfuzz.Case {
 		add("%s", text)
 	}
 	sum := add("cast %%0 dtype=f32")
-	for k := 1; k < len(declared); k++ {
+	for k := 1; k < count; k++ {
 		sum = add("add %%%d, %%%d", sum, add("cast %%%d dtype=f32", k))
 	}
 	if last := len(sizes) - 1; r.IntN(3) > 0 {
@@ -56,6 +57,9 @@ func randomMasked(t *testing.T, r *rand.Rand) *fusionfuzz.Case {
 		}
 		total := add("sum %%%d dims=[%d] dtype=f32", add("abs %%%d", sum), last)
 		sum = add("div %%%d, %%%d", sum, add("add %%%d, 1", add("broadcast %%%d is_broadcast_dim=[%s]", total, strings.Join(kept, ", "))))
+	}
+	for k := count; k < len(declared); k++ {
+		sum = add("%s %%%d, %%%d", []string{"add", "mul"}[r.IntN(2)], sum, add("cast %%%d dtype=f32", k))
 	}
 	fmt.Fprintf(b, "output %%%d\n", add("cast %%%d dtype=%s", sum, kinds[r.IntN(3)]))
 	f, err := core.Parse(b.String())
@@ -69,7 +73,7 @@ func randomMasked(t *testing.T, r *rand.Rand) *fusionfuzz.Case {
 func TestDeviceMasks(t *testing.T) {
 	n := setting("DEVICE_MASKS", 150)
 	seed := uint64(setting("DEVICE_SEED", 5))
-	chosen := map[string]int{"blocks along rows first": 0, "and before axis": 0, "rows that share elements one after another": 0}
+	chosen := map[string]int{"blocks along rows first": 0, "and before axis": 0, "rows that share elements one after another": 0, "read after they are reduced loaded first": 0}
 	for k := range n {
 		r := rand.New(rand.NewPCG(seed, uint64(k)))
 		c := randomMasked(t, r)

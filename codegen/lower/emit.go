@@ -156,6 +156,9 @@ func (l *lowering) loadsFirst(nodes []*schedule.Nest) []*schedule.Nest {
 	var direct, gathered, others []*schedule.Nest
 	for _, n := range nodes[first:] {
 		switch {
+		case l.s.LoadsFirst() && l.isVectorLoad(n):
+			direct = append(direct, n)
+			continue
 		case !l.isElementLoad(n, isLoaded):
 			others = append(others, n)
 			continue
@@ -189,6 +192,16 @@ func (l *lowering) isElementLoad(n *schedule.Nest, isLoaded map[core.ExprID]bool
 	return isMove && l.s.Memory(e.Out[0]) == schedule.Local && !slices.ContainsFunc(l.f.TensorArgs(e), func(v core.ValID) bool {
 		return !l.f.Val(v).Input && !isLoaded[l.f.Val(v).Def]
 	})
+}
+
+// isVectorLoad reports whether n is a loop that does nothing but copy an input to registers.
+func (l *lowering) isVectorLoad(n *schedule.Nest) bool {
+	ids := l.inside(n)
+	if n.Axis == core.NoAxis || len(ids) != 1 {
+		return false
+	}
+	e := l.f.Expr(ids[0])
+	return e.Op == core.SetOp && l.s.Memory(e.Out[0]) == schedule.Local && l.f.Val(l.f.TensorArgs(e)[0]).Input
 }
 
 // A held is a tensor that is held packed, in the block that computes it.

@@ -134,3 +134,29 @@ func TestExchangesApart(t *testing.T) {
 		require.Equal(t, map[bool]int{true: 1}[apart], after)
 	}
 }
+
+// Loops that load what is read after a reduction stand before it if they are to.
+func TestLoadsFirst(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		s := parsed(t, `%0 = tensor f32 [3, 40] contiguity=[yes, yes]
+%1 = tensor f32 [3, 40] contiguity=[yes, yes]
+%2 = set %0
+%3 = sum %2 dims=[1] keepdim=false dtype=f32
+%4 = broadcast %3 is_broadcast_dim=[false, true]
+%5 = set %1
+%6 = mul %4, %5
+output %6
+`)
+		f := s.Fusion().Clone()
+		f.Freeze()
+		parallelised(t, s, 0, schedule.BIDx)
+		must(t, s.InlineAt(tv(s, 2), 2, false), s.InlineAt(tv(s, 3), 1, false), s.InlineAt(tv(s, 4), 2, false), s.InlineAt(tv(s, 5), 1, false))
+		if first {
+			s.SetFirst()
+		}
+		k, err := checkWith(s, f, fusionfuzz.Inputs(f, 3, []int64{3, 40}, []int64{3, 40}), Options{})
+		require.NoError(t, err)
+		text := k.String()
+		require.Equal(t, first, strings.Index(text, "= tv1[") < strings.Index(text, "add("), text)
+	}
+}

@@ -132,6 +132,7 @@ type Scheduled struct {
 	resident   int     // blocks that fit a multiprocessor at a time, at least; 0: nothing is asked
 	arguments  bool    // what is computed has arguments for scalars that are constants by promises
 	apart      bool    // what follows an exchange of a block's threads is not mixed with what is before it
+	first      bool    // loops that load inputs stand before reductions
 
 	// verified is a mapping of s as it was, for the next call of Map; nil after an
 	// edit. What else may have changed since is compared: see takeMapping.
@@ -229,6 +230,13 @@ func (s *Scheduled) SetApart() { s.apart, s.verified = true, nil }
 
 // IsApart reports whether [Scheduled.SetApart] was called.
 func (s *Scheduled) IsApart() bool { return s.apart }
+
+// SetFirst has loops that do nothing but load inputs to registers stand before the first reduction that is in the same loops
+// as they are, rather than before what reads them.
+func (s *Scheduled) SetFirst() { s.first, s.verified = true, nil }
+
+// LoadsFirst reports whether [Scheduled.SetFirst] was called.
+func (s *Scheduled) LoadsFirst() bool { return s.first }
 
 // Loop returns the loop domain of v.
 func (s *Scheduled) Loop(v core.ValID) []core.AxisID {

@@ -58,6 +58,9 @@
 // to and from memory as the one piece that they are there, by way of shared memory, see piece.go. Exponentials and their sums
 // are two reductions then: a thread has most of a row, so that it exchanges little, and takes each exponential once.
 //
+// What rows read after they are reduced, and do not all have in common, as a residual or what images modulate a norm by, is loaded
+// before where there are registers, or a thread would wait for memory a second time.
+//
 // Rows that do not fit in a block, or a cluster where there are, are refused.
 //
 // # Choices
@@ -153,6 +156,7 @@ type Params struct {
 	Piece   int64             // elements of a row, if the rows of a block get to and from memory as one piece, by way of shared memory; else 0
 	Price   persistence.Price // of what is held in registers
 	Early   bool              // what all rows have in common is loaded before they are reduced
+	Soon    bool              // what is read after rows are reduced, and not common to all, is loaded before
 	Across  bool              // rows that share elements come one after another, not those next to each other in memory
 	Once    bool              // loads take no place in the first cache
 	Apart   bool              // what rows have in common is not loaded before they are reduced
@@ -188,6 +192,9 @@ func (p Params) String() string {
 	}
 	if p.Early {
 		early = ", what rows have in common loaded first"
+	}
+	if p.Soon {
+		early += ", what is read after they are reduced loaded first"
 	}
 	if p.Across {
 		early += ", rows that share elements one after another"
@@ -286,13 +293,15 @@ type analysis struct {
 
 // Facts are what is known of a fusion, whatever the sizes.
 type facts struct {
-	reference core.ValID // the first reduction
-	held      map[holding]held
-	isOnline  bool  // some reduction keeps several values for a result
-	isMoments bool  // no element is needed after its row is reduced, but for a variance
-	shared    int64 // bytes for each element of a row of the inputs that all rows have in common
-	widest    int64 // of one of these
-	err       error
+	reference  core.ValID // the first reduction
+	held       map[holding]held
+	isOnline   bool  // some reduction keeps several values for a result
+	isMoments  bool  // no element is needed after its row is reduced, but for a variance
+	shared     int64 // bytes for each element of a row of the inputs that all rows have in common
+	widest     int64 // of one of these
+	soon       int64 // the same of those that not all have in common, which are read after rows are reduced
+	isRepeated bool  // some of these are common to some rows
+	err        error
 }
 
 // A holding is what a plan of what is held depends on.
@@ -363,6 +372,12 @@ func find(g *scheduler.Segment) (x facts) {
 		if t := s.Fusion().Val(v); t.Tensor && phases.LoadsFirst(v) {
 			x.shared += int64(t.DType.Size())
 			x.widest = max(x.widest, int64(t.DType.Size()))
+		}
+	}
+	for _, v := range s.Fusion().Inputs() {
+		if t := s.Fusion().Val(v); t.Tensor && phases.LoadsSoon(v) {
+			x.soon += int64(t.DType.Size())
+			x.isRepeated = x.isRepeated || phases.IsRepeated(v)
 		}
 	}
 	x.held = map[holding]held{}

@@ -102,7 +102,24 @@ func (a *analysis) schedule(s *schedule.Scheduled, p Params) error {
 	if err := a.stream(s, reference, plan, p); err != nil {
 		return err
 	}
-	return s.InlineMost(tensors, nil)
+	var soon []core.ValID
+	if p.Soon {
+		soon = slices.DeleteFunc(slices.Clone(tensors), func(v core.ValID) bool {
+			from, ok := scheduler.CopiedInput(s.Fusion(), v)
+			return !ok || !phases.LoadsSoon(from)
+		})
+		tensors = slices.DeleteFunc(slices.Clone(tensors), func(v core.ValID) bool { return slices.Contains(soon, v) })
+		s.SetFirst()
+	}
+	if err := s.InlineMost(tensors, nil); err != nil {
+		return err
+	}
+	for _, v := range soon {
+		if err := s.InlineAt(v, p.outside(), false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // spreadLoops gives all tensors the loops of p, and returns the pieces that go through shared memory.
@@ -118,6 +135,9 @@ func (a *analysis) spreadLoops(s *schedule.Scheduled, reference core.ValID, p Pa
 	}
 	return nil, scheduler.Spread(s, name, reference)
 }
+
+// outside returns how many loops are of blocks and of their rows.
+func (p Params) outside() int { return 1 + int(min(p.Rows-1, 1)) }
 
 // storeTogether lets a thread that has several rows next to each other store what they are reduced to at once,
 // where that lies in memory so.

@@ -252,6 +252,25 @@ func (p *Phases) LoadsFirst(v core.ValID) bool {
 	return p.isFull[v] && (p.IsShared(v) || p.isOne && p.at[v] > 0)
 }
 
+// LoadsSoon reports whether an input, which not all rows have in common, is read after they are reduced alone, and may be loaded before:
+// nobody waits for it then.
+func (p *Phases) LoadsSoon(v core.ValID) bool {
+	return !p.isOne && p.isFull[v] && p.at[v] > 0 && !p.IsShared(v)
+}
+
+// IsRepeated reports whether v, which is read along rows, has the same elements for some of them.
+func (p *Phases) IsRepeated(v core.ValID) bool {
+	kept := func(v core.ValID) (n int) {
+		for _, a := range p.f.Axes(v) {
+			if p.f.Axis(a).Kind != core.Broadcast && !p.pure[p.m.Exact(a)] {
+				n++
+			}
+		}
+		return n
+	}
+	return slices.ContainsFunc(p.f.Inputs(), func(u core.ValID) bool { return p.f.Val(u).Tensor && kept(u) > kept(v) })
+}
+
 // Apply lets later phases read copies of what is not held.
 //
 // Errors: those of [schedule.Scheduled.Recompute].
