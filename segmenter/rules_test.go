@@ -72,6 +72,8 @@ func TestRules(t *testing.T) {
 			[]string{"kernel: cast broadcast broadcast", "kernel: add"}},
 		{"a mask of an input is stored", matrix + "%1 = gt %0, 0.0:f64\n%2 = where %1, %0, 0.0:f64\n%3 = matmul %2, %0\n%4 = where %1, %3, 1.0:f64\noutput %4",
 			[]string{"kernel: gt where", "torch call: matmul", "kernel: where"}},
+		{"rows written in another shape and order", matrix + "%1 = sum %0 dims=[1] keepdim=false dtype=f32\n%2 = broadcast %1 is_broadcast_dim=[false, true]\n%3 = div %0, %2\n" +
+			"%4 = reshape %3 new_shape=[8, 8, 64]\n%5 = permute %4 dims=[1, 0, 2]\n%6 = reshape %5 new_shape=[64, 64]\noutput %6", []string{"kernel: sum broadcast div reshape permute reshape"}},
 		{"a view for torch", matrix + "%1 = permute %0 dims=[1, 0]\n%2 = matmul %0, %1\noutput %2", []string{"view: permute", "torch call: matmul"}},
 		{"a view of a view", matrix + "%1 = permute %0 dims=[1, 0]\n%2 = broadcast %1 is_broadcast_dim=[true, false, false]\n%3 = squeeze %2 dims=[0] squeeze_expanded=false\n%4 = matmul %0, %3\noutput %4",
 			[]string{"view: permute", "view: broadcast", "view: squeeze", "torch call: matmul"}},

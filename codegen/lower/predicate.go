@@ -512,7 +512,7 @@ func (c *context) foreign(test func(class core.AxisID, value index) scalar.ID, s
 			r := &c.graph.relation[k]
 			stops := func(a core.AxisID) bool { return known(a) && mine[a] || unknown(a) && !c.isOne(a) }
 			switch {
-			case r.moves || slices.ContainsFunc(r.out, stops) || !slices.ContainsFunc(r.in, unknown):
+			case r.moves || slices.ContainsFunc(r.out, stops) || !slices.ContainsFunc(r.in, unknown) || c.saysAgain(k, mine, known):
 				continue
 			case slices.ContainsFunc(r.out, unknown) && !isLast:
 				later = append(later, k)
@@ -541,6 +541,53 @@ func (c *context) foreign(test func(class core.AxisID, value index) scalar.ID, s
 		}
 	}
 	return tests
+}
+
+// saysAgain reports whether what relation k leads back to says no more than what else does: of several reshapes to one axis,
+// as of 33 by 4 and of 66 by 2 elements, one tells what the parts of its index are, that which has parts of mine if there is one,
+// and what is made of known parts is known by them.
+func (c *context) saysAgain(k int, mine map[core.AxisID]bool, known func(core.AxisID) bool) bool {
+	r := &c.graph.relation[k]
+	makes := func(m int, whole core.AxisID) bool {
+		x := &c.graph.relation[m]
+		return !x.moves && len(x.in) > 1 && len(x.out) == 1 && x.out[0] == whole
+	}
+	if len(r.in) == 1 {
+		return slices.ContainsFunc(c.graph.touching[r.in[0]], func(m int) bool {
+			return makes(m, r.in[0]) && !slices.ContainsFunc(c.graph.relation[m].in, func(a core.AxisID) bool { return !known(a) })
+		})
+	}
+	if len(r.out) > 1 {
+		return false
+	}
+	first := k
+	for _, m := range c.graph.touching[r.out[0]] {
+		switch isOf := makes(m, r.out[0]) && c.stemsFrom(m, mine); {
+		case !makes(m, r.out[0]) || m == first:
+		case isOf && (!c.stemsFrom(first, mine) || m < first), m < first && !c.stemsFrom(first, mine):
+			first = m
+		}
+	}
+	return first != k
+}
+
+// stemsFrom reports whether relation k leads back to one of mine.
+func (c *context) stemsFrom(k int, mine map[core.AxisID]bool) bool {
+	seen := map[core.AxisID]bool{}
+	var from func(k int) bool
+	from = func(k int) bool {
+		return slices.ContainsFunc(c.graph.relation[k].in, func(a core.AxisID) bool {
+			if mine[a] || seen[a] {
+				return mine[a]
+			}
+			seen[a] = true
+			return slices.ContainsFunc(c.graph.touching[a], func(m int) bool {
+				r := &c.graph.relation[m]
+				return !r.moves && slices.Contains(r.out, a) && from(m)
+			})
+		})
+	}
+	return from(k)
 }
 
 // onceAround keeps a reduction from adding again in loops around it that it has

@@ -19,6 +19,27 @@ type regression struct {
 }
 
 var regressions = []regression{
+	// The parts of an index that a loop undoes a reshape to are those of a shape that has the writer's own axis, and no others.
+	{"two shapes of one loop", `%0 = tensor i64 [33, 4] contiguity=[yes, yes]
+%1 = tensor i64 [1, 4] contiguity=[none, yes]
+%2 = reshape %0 new_shape=[132]
+%3 = mul %2, 0:i64
+%4 = reshape %0 new_shape=[66, 2]
+%5 = neg %1
+%6 = add %5, %0
+%7 = permute %6 dims=[1, 0]
+output %3
+output %4
+output %7
+`, [][]int64{{33, 4}, {1, 4}}, `tv8 = tv0.cache_after(cp_async)
+tv8.set_memory_type(shared)
+tv5.set_memory_type(global)
+tv3.split(0, 7)
+transform_like(tv3, [tv0, tv8, tv2, tv4, tv1, tv5, tv6, tv7])
+inline_most()
+tv8.parallelize(1, grid_x)
+tv7.parallelize(0, block_y)
+`},
 	// All results of a reduction across threads are guarded where one has no room
 	// for points without an element.
 	{"results laid out differently", `%0 = tensor f32 [-1] contiguity=[yes]

@@ -26,6 +26,8 @@
 //     ids above them. The meaning of the outputs never changes.
 //   - The loop domain of a tensor is made from its root or logical axes by
 //     splits, merges and shifts, and no axis is lost on the way.
+//   - A transform of loops that undoes one of a reshape is known as such: its results are the axes that the reshape took,
+//     in the exact classes, and the latter are in no loop.
 //   - A compute position never exceeds what [Scheduled.MaxPosition] and the
 //     positions of all other tensors allow.
 //

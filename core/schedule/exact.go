@@ -88,13 +88,16 @@ func (s *Scheduled) transforms() []core.TransformID {
 	return list
 }
 
-// reshapes returns the transforms of operations.
+// reshapes returns the transforms of operations, and those of loops that undo such.
 func (s *Scheduled) reshapes() map[core.TransformID]bool {
 	of := map[core.TransformID]bool{}
 	for _, v := range s.Tensors() {
 		for _, id := range s.f.TransformsTo(s.f.Val(v).Domain.Logical) {
 			of[id] = true
 		}
+	}
+	for id := range s.undone {
+		of[id] = true
 	}
 	return of
 }

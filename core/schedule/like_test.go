@@ -153,3 +153,40 @@ func TestParallelizeLike(t *testing.T) {
 	require.NoError(t, s.InlineMost(nil, nil))
 	require.NoError(t, s.Verify())
 }
+
+// relaid is a norm of rows that is written in windows of 2 by 3 rows.
+const relaid = `%0 = tensor i64 [4, 6, 8] contiguity=[yes, yes, yes]
+%1 = sum %0 dims=[2] keepdim=false dtype=i64
+%2 = broadcast %1 is_broadcast_dim=[false, false, true]
+%3 = sub %0, %2
+%4 = reshape %3 new_shape=[2, 2, 2, 3, 8]
+%5 = permute %4 dims=[0, 2, 1, 3, 4]
+%6 = reshape %5 new_shape=[4, 6, 8]
+output %6
+`
+
+// Loops over rows go through what is reshaped after they are reduced: the reshapes are undone.
+func TestTransformLikeUndoesReshapes(t *testing.T) {
+	s := parsed(t, relaid)
+	sum := tv(s, 1)
+	steps(t, s.Merge(sum, 0, 1), s.Split(sum, 0, 5, true))
+	for range 2 { // the second time nothing is left to do
+		require.Empty(t, done[[]core.Refusal](t)(s.TransformLike(sum, nil)))
+		for _, n := range []int{3, 4, 5, 6} {
+			require.Equal(t, []int64{5, 5, 8}, extents(s, s.Loop(tv(s, n))))
+		}
+	}
+	transforms := s.f.NumTransforms()
+	require.Empty(t, done[[]core.Refusal](t)(s.TransformLike(sum, nil)))
+	require.Equal(t, transforms, s.f.NumTransforms())
+	require.NoError(t, s.Parallelize(sum, 0, BIDx))
+	require.NoError(t, s.ParallelizeLike(sum, -1, nil, nil))
+	require.NoError(t, s.InlineMost(nil, nil))
+	require.Equal(t, []int{2, 3, 3, 3}, []int{s.Position(sum), s.Position(tv(s, 3)), s.Position(tv(s, 4)), s.Position(tv(s, 5))})
+	require.NoError(t, s.Verify())
+	m := done[*Mapping](t)(Map(s))
+	for _, n := range []int{3, 4, 5, 6} {
+		require.Equal(t, m.LoopClass(s.Loop(sum)[1]), m.LoopClass(s.Loop(tv(s, n))[1]))
+		require.Equal(t, m.Exact(s.Loop(sum)[0]), m.Exact(s.Loop(tv(s, n))[0]))
+	}
+}

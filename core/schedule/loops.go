@@ -19,7 +19,8 @@ func (s *Scheduled) loopGraph() *loopGraph {
 			continue
 		}
 		r := s.relationOf(e)
-		consumer := s.axesOf(e.consumer)
+		undone := s.undoneAxes(e.consumer)
+		consumer := slices.DeleteFunc(s.axesOf(e.consumer), func(a core.AxisID) bool { return slices.Contains(undone, a) })
 		for _, a := range s.sharedAxes(e.producer) {
 			for _, b := range consumer {
 				if r.maps(a, b) {
@@ -38,6 +39,20 @@ func (s *Scheduled) loopGraph() *loopGraph {
 		}
 	}
 	return l
+}
+
+// undoneAxes returns the axes of v that its reshape takes and that its loops have made again: no loop runs over them.
+func (s *Scheduled) undoneAxes(v core.ValID) []core.AxisID {
+	if len(s.undone) == 0 {
+		return nil
+	}
+	var axes []core.AxisID
+	for _, id := range s.history(v) {
+		if of, ok := s.undone[id]; ok {
+			axes = append(axes, s.f.Transform(of).Inputs()...)
+		}
+	}
+	return axes
 }
 
 // sharedAxes returns the loop axes of v left of its position and the axes

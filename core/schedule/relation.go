@@ -50,6 +50,13 @@ func (s *Scheduled) newRelation(e *edge) *relation {
 	ofProducer, ofConsumer := s.below(e.producer, p), s.below(e.consumer, c)
 	s.forward(r, ofProducer)
 	s.forward(r, ofConsumer)
+	for _, id := range ofConsumer { // before what is made of them
+		if of, ok := s.undone[id]; ok {
+			for k, a := range s.f.Transform(of).Inputs() {
+				r.unite(a, s.f.Transform(id).Out[k])
+			}
+		}
+	}
 	for s.matchTransforms(r, ofProducer, ofConsumer) {
 	}
 	return r

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/scalar"
 )
 
 // A replayer gives a tensor the loop domain of a neighbour.
@@ -14,6 +15,8 @@ type replayer struct {
 	live     []core.AxisID               // of dst: made and not consumed, in order
 	own      []core.TransformID          // of dst, on the way to its logical axes
 	history  []core.TransformID          // of dst, all
+
+	isReshaped bool // what loops do to an axis dst does otherwise, to have its logical axes
 }
 
 // replayAlong returns loop axes for h.to that follow the first n of those of
@@ -25,25 +28,105 @@ func (s *Scheduled) replayAlong(h hop, n int) ([]core.AxisID, int, error) {
 		return loop, n, err
 	}
 	d := &s.f.Val(h.to).Domain
-	r := &replayer{s: s, src: h.from, dst: h.to, image: map[core.AxisID]core.AxisID{}}
-	r.live = slices.Clone(d.Logical)
-	if h.down {
-		r.live = slices.Clone(d.Root)
-	}
-	for _, p := range h.edge.pairs {
+	start := func() *replayer {
+		r := &replayer{s: s, src: h.from, dst: h.to, image: map[core.AxisID]core.AxisID{}}
+		r.live = slices.Clone(d.Logical)
 		if h.down {
-			r.image[p.producer] = p.consumer
-		} else {
-			r.image[p.consumer] = p.producer
+			r.live = slices.Clone(d.Root)
+		}
+		for _, p := range h.edge.pairs {
+			if h.down {
+				r.image[p.producer] = p.consumer
+			} else {
+				r.image[p.consumer] = p.producer
+			}
+		}
+		r.own = s.f.TransformsTo(d.Logical)
+		r.history = s.history(h.to)
+		return r
+	}
+	r := start()
+	loop, first, err := r.replay(n)
+	if r.isReshaped && h.down && s.f.Expr(h.edge.expr).Op == core.ReshapeOp {
+		if again := start(); again.undo() {
+			return again.replay(n)
 		}
 	}
-	return r.replay(n)
+	return loop, first, err
+}
+
+// undo has the axes of before a reshape be made again from its logical axes, so that loops which do something else to them
+// can be followed: a norm of images that is written in windows has loops over rows of images. It reports whether it can.
+func (r *replayer) undo() bool {
+	s, before := r.s, map[core.AxisID]core.AxisID{}
+	axisOf := func(a core.AxisID) core.AxisID {
+		if b, ok := before[a]; ok {
+			return b
+		}
+		return a
+	}
+	r.live = slices.Clone(s.f.Val(r.dst).Domain.Logical)
+	for _, id := range slices.Backward(r.own) {
+		t := *s.f.Transform(id)
+		u, ok := s.inverse(id)
+		if !ok {
+			return false
+		}
+		in := [2]core.AxisID{axisOf(t.Out[0]), core.NoAxis}
+		if t.Kind == core.Split {
+			in[1] = axisOf(t.Out[1])
+		}
+		v := core.NoTransform
+		for _, other := range r.history {
+			if x := s.f.Transform(other); x.In == in && sameKind(&u, x) {
+				v = other
+			}
+		}
+		switch {
+		case v != core.NoTransform:
+		case u.Kind == core.Split:
+			v = s.splitAxis(in[0], &u)
+		default:
+			v = s.mergeAxes(in[0], in[1])
+		}
+		if s.undone == nil {
+			s.undone = map[core.TransformID]core.TransformID{}
+		}
+		s.undone[v] = id
+		for k, a := range (&t).Inputs() {
+			before[a] = s.f.Transform(v).Out[k]
+		}
+		at := slices.Index(r.live, in[0])
+		r.live = slices.Replace(r.live, at, at+1, s.f.Transform(v).Results()...)
+		r.live = slices.DeleteFunc(r.live, func(a core.AxisID) bool { return a == in[1] })
+	}
+	for a, b := range r.image {
+		r.image[a] = axisOf(b)
+	}
+	r.own = nil
+	return true
+}
+
+// inverse returns the transform that makes of the results of id, a merge or a split that divides, its inputs; false: there
+// is none.
+func (s *Scheduled) inverse(id core.TransformID) (core.Transform, bool) {
+	t := s.f.Transform(id)
+	u := core.Transform{Kind: core.Merge, Factor: scalar.None, Left: scalar.None, Right: scalar.None}
+	if slices.ContainsFunc(slices.Concat(t.Inputs(), t.Results()), s.isBroadcast) {
+		return u, false
+	}
+	switch t.Kind {
+	case core.Split:
+		return u, s.f.Scalars().Mul(s.extent(t.Out[0]), s.extent(t.Out[1])) == s.extent(t.In[0])
+	case core.Merge:
+		u.Kind, u.Inner, u.Factor = core.Split, true, s.extent(t.In[1])
+		return u, s.f.Scalars().CeilDiv(s.extent(t.Out[0]), u.Factor) == s.extent(t.In[0])
+	}
+	return u, false
 }
 
 func (r *replayer) replay(n int) ([]core.AxisID, int, error) {
 	s, head := r.s, r.s.Loop(r.src)[:n]
-	r.own = s.f.TransformsTo(s.f.Val(r.dst).Domain.Logical)
-	r.history = s.history(r.dst)
 	mapped := map[core.AxisID]bool{}
 	for a := range r.image {
 		mapped[a] = true
@@ -137,6 +220,7 @@ func (r *replayer) equal(t *core.Transform, in [2]core.AxisID) (core.TransformID
 	for _, id := range r.own {
 		for _, a := range r.s.f.Transform(id).Inputs() {
 			if a == in[0] || a == in[1] {
+				r.isReshaped = true
 				return 0, r.s.refuse("replay", r.dst, "%s has another transform of an axis that %s transforms", r.s.name(r.dst), r.s.name(r.src))
 			}
 		}

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"nvfuser_go/core"
@@ -126,13 +127,14 @@ type Scheduled struct {
 	graph    *graph     // nil after an edit
 	script   Script     // calls made by Call
 
-	isPromised bool    // some axis was split whole
-	least      []least // what else was promised of extents
-	phases     []Phase // how far rows are shifted
-	resident   int     // blocks that fit a multiprocessor at a time, at least; 0: nothing is asked
-	arguments  bool    // what is computed has arguments for scalars that are constants by promises
-	apart      bool    // what follows an exchange of a block's threads is not mixed with what is before it
-	first      bool    // loops that load inputs stand before reductions
+	undone     map[core.TransformID]core.TransformID // transforms of loops, and those of reshapes that they undo
+	isPromised bool                                  // some axis was split whole
+	least      []least                               // what else was promised of extents
+	phases     []Phase                               // how far rows are shifted
+	resident   int                                   // blocks that fit a multiprocessor at a time, at least; 0: nothing is asked
+	arguments  bool                                  // what is computed has arguments for scalars that are constants by promises
+	apart      bool                                  // what follows an exchange of a block's threads is not mixed with what is before it
+	first      bool                                  // loops that load inputs stand before reductions
 
 	// verified is a mapping of s as it was, for the next call of Map; nil after an
 	// edit. What else may have changed since is compared: see takeMapping.
@@ -165,7 +167,7 @@ func (s *Scheduled) Clone() *Scheduled {
 		c.tensors[i].swizzle = slices.Clip(c.tensors[i].swizzle)
 	}
 	c.script, c.least = slices.Clip(s.script), slices.Clip(s.least)
-	c.phases = slices.Clone(s.phases)
+	c.phases, c.undone = slices.Clone(s.phases), maps.Clone(s.undone)
 	return &c
 }
 
