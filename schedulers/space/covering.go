@@ -72,3 +72,52 @@ func widest(f *core.Fusion) []core.ValID {
 	slices.SortStableFunc(outputs, func(v, w core.ValID) int { return axes(w) - axes(v) })
 	return outputs
 }
+
+// Finer returns the space of a tensor that g computes, of which dimensions that p has as one are several, if p, the space of
+// an output that [Covering] returns, has tensors that go through one dimension in pieces: what is reshaped at last has those.
+// It returns nil if there is none.
+func Finer(g *scheduler.Segment, p *Space) (*Space, error) {
+	if !slices.ContainsFunc(p.Tensors, func(t Tensor) bool { return t.isTorn() }) {
+		return nil, nil
+	}
+	f := g.Fusion
+	long := func(v core.ValID) (n int) {
+		for _, a := range f.Axes(v) {
+			if size, err := g.Shapes.Int(f.Axis(a).Extent); err == nil && size > 1 && f.Axis(a).Kind == core.Iter {
+				n++
+			}
+		}
+		return n
+	}
+	best := core.NoVal
+	most := long(p.Reference)
+	for _, id := range f.Order() {
+		e := f.Expr(id)
+		if e.Op != core.ReshapeOp {
+			continue
+		}
+		for _, v := range []core.ValID{e.Args[0].Tensor, e.Out[0]} {
+			if n := long(v); n > most && !f.Val(v).Input {
+				if u, err := g.Uncovered(v); err != nil {
+					return nil, err
+				} else if u == core.NoVal {
+					best, most = v, n
+				}
+			}
+		}
+	}
+	if best == core.NoVal {
+		return nil, nil
+	}
+	return New(g, best)
+}
+
+// isTorn reports whether t goes through a dimension in steps that are not equal.
+func (t *Tensor) isTorn() bool {
+	for k := range t.along {
+		if !t.isOpaque && !t.isLinear(k, k+1, false) {
+			return true
+		}
+	}
+	return false
+}

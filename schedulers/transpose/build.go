@@ -199,6 +199,9 @@ func (b *builder) window(v core.ValID) error {
 // referenceLoops returns the tensor of near loops that has all axes of the space.
 func (b *builder) referenceLoops() core.ValID {
 	f := b.s.Fusion()
+	if b.place < 0 {
+		return b.near.Reference
+	}
 	v := f.Outputs()[b.place].Val
 	for _, x := range b.exchanges {
 		if x.moved == v {

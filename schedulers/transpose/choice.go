@@ -225,11 +225,19 @@ const registerBytes = 4
 // fits reports whether two blocks of a processor have room for the tiles.
 func (p *planner) fits(q *Params) bool { return q.Near*q.Far*p.far <= int64(p.device.Shared)/2 }
 
-// whole chooses the tile where near runs are short.
+// whole chooses the tile where near runs are short. Far runs that tiles do not divide and that are not much longer are in equal
+// ones, up to twice as large.
 func (p *planner) whole(q *Params) {
 	q.Near, q.Threads = p.nearRun, mostThreads/2
-	for q.Far = q.Threads * q.Cell; q.Threads > fewThreads && (q.Far > p.farRun || !p.fits(q)); {
+	for q.Far = q.Threads * q.Cell; q.Threads > fewThreads && (q.Far/2 >= p.farRun || !p.fits(q)); {
 		q.Threads, q.Far = q.Threads/2, q.Far/2
+	}
+	if tiles := scheduler.CeilDiv(p.farRun, 2*q.Far); p.farRun%q.Far != 0 && tiles <= 2 {
+		even := *q
+		even.Threads = max(scheduler.CeilDiv(scheduler.CeilDiv(p.farRun, tiles), q.Cell), fewThreads)
+		if even.Far = even.Threads * q.Cell; p.fits(&even) {
+			*q = even
+		}
 	}
 }
 

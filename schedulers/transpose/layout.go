@@ -19,7 +19,7 @@ type layout struct {
 
 	farAt, nearAt int  // the first places of the far run and of the near run, in near
 	between       int  // the first of those outside that near tensors go on along before they do along the far run
-	place         int  // of the reference of the space among the outputs
+	place         int  // of the reference of the space among the outputs; negative: it is none
 	isNearRow     bool // memory of near tensors goes on along the far run where a near run ends
 }
 
@@ -40,6 +40,9 @@ const leastShare = 0.1
 // do not go on along.
 const leastPiece = 64
 
+// leastRows is how many elements a run has at least where the near one is short: a block has so many and all of their near runs.
+const leastRows = mostThreads / 2 * mostCell
+
 // newLayout returns the layout of f with the space p.
 //
 // Errors: a [scheduler.Refusals], if it has not two groups.
@@ -56,14 +59,16 @@ func newLayout(f *core.Fusion, p *space.Space) (*layout, error) {
 		return refuse("small group", far.largest.Val, "%s and what lies in memory as it does are less than a tenth of all bytes", f.Name(far.largest.Val))
 	}
 	near.run, far.run = []int{near.inner}, []int{far.inner}
-	near.grow(p, far)
-	far.grow(p, near)
+	near.grow(p, far, 0)
+	far.grow(p, near, 0)
 	l := &layout{place: slices.IndexFunc(f.Outputs(), func(o core.Output) bool { return o.Val == p.Reference })}
 	switch {
 	case !near.isRow(p, far) && far.isRow(p, near):
 		near, far = far, near
 	}
-	l.isNearRow = near.isRow(p, far)
+	if l.isNearRow = near.isRow(p, far); l.isNearRow {
+		far.grow(p, near, leastRows)
+	}
 	isFar := func(t *space.Tensor) bool {
 		isLong := min(near.size(p), far.size(p))*t.Bytes >= leastPiece // else a cache has it
 		return matters(p, t) && p.Inner(t) == far.inner && (p.IsFull(t) || isLong && along(p, t, near.run) && along(p, t, far.run))
@@ -135,14 +140,17 @@ func groupsOf(p *space.Space) (groups []group, total int64) {
 }
 
 // grow lets the run of g go on along places that all full tensors go on along, or as far as
-// it has few bytes, but not along those of other.
-func (g *group) grow(p *space.Space, other *group) {
+// it has few bytes or less than so many elements, but not along those of other.
+func (g *group) grow(p *space.Space, other *group, least int64) {
 	for {
 		k := p.Outside(g.largest, g.run[0])
-		if k < 0 || slices.Contains(other.run, k) {
+		if k >= 0 && g.size(p) < least && slices.Contains(other.run, k) {
+			k = p.Outside(g.largest, k) // past it, as it is all in a tile
+		}
+		if k < 0 || slices.Contains(other.run, k) || slices.Contains(g.run, k) {
 			return
 		}
-		if g.size(p)*g.largest.Bytes >= leastPiece && slices.ContainsFunc(p.Tensors, func(t space.Tensor) bool { return matters(p, &t) && !t.GoesOn(k, g.run[0]) }) {
+		if g.size(p) >= least && g.size(p)*g.largest.Bytes >= leastPiece && slices.ContainsFunc(p.Tensors, func(t space.Tensor) bool { return matters(p, &t) && !t.GoesOn(k, g.run[0]) }) {
 			return
 		}
 		g.run = slices.Insert(g.run, 0, k)

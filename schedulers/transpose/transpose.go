@@ -116,11 +116,26 @@ func analyse(g *scheduler.Segment) *analysis {
 		}
 		p, err := space.Covering(g, name)
 		if err == nil {
-			a.layout, err = newLayout(g.Fusion, p)
+			a.layout, err = a.newLayout(p)
 		}
 		a.err = err
 		return a
 	})
+}
+
+// newLayout returns the layout with dimensions as fine as those that tensors of p go through in equal steps, if it has two
+// groups, else that with p.
+func (a *analysis) newLayout(p *space.Space) (*layout, error) {
+	fine, err := space.Finer(a.Segment, p)
+	if err != nil {
+		return nil, err
+	}
+	if fine != nil {
+		if l, err := newLayout(a.Segment.Fusion, fine); err == nil {
+			return l, nil
+		}
+	}
+	return newLayout(a.Segment.Fusion, p)
 }
 
 // recipe has q and what build reads of the layout.
