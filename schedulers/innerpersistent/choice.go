@@ -3,6 +3,7 @@ package innerpersistent
 import (
 	"slices"
 
+	"nvfuser_go/schedulers/outerpersistent"
 	"nvfuser_go/schedulers/persistence"
 	"nvfuser_go/schedulers/scheduler"
 	"nvfuser_go/schedulers/space"
@@ -91,6 +92,10 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.isAcross(all[0]) && outerpersistent.Turns(a.g) {
+		return nil, scheduler.Refused(a.g.Fusion, name, "turned", a.facts.reference,
+			"some tensors lie in memory along the rows that are reduced to %s and others across them, which threads with columns move in vectors all", a.g.Fusion.Name(a.facts.reference))
+	}
 	if a.facts.isMoments && !a.areShort(all[0], device) {
 		return nil, scheduler.Refused(a.g.Fusion, name, "persistence", a.facts.reference,
 			"no element is needed after its row is reduced, but for a variance, and %d rows of %d elements are not held faster for that than read once", a.rows.Count, a.rows.Length)
@@ -111,6 +116,17 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 		all = slices.Insert(all, 0, p)
 	}
 	return a.attempts.First(all, all[len(all)-1])
+}
+
+// isAcross reports whether some tensor with an element for each point is moved element by element, where others are not.
+func (a *analysis) isAcross(p Params) bool {
+	isSingle, isWide := false, false
+	for k, w := range a.rows.Pitch(max(p.Vector, 2)).Widths {
+		if a.rows.IsFull(&a.rows.Tensors[k]) {
+			isSingle, isWide = isSingle || w == 1, isWide || w > 1
+		}
+	}
+	return isSingle && isWide
 }
 
 // rank returns the parameters to try, the best first, or why there are none; with rows as pieces, if those may be.
@@ -174,7 +190,7 @@ func (a *analysis) isWhole(p Params) bool {
 // 85.6, 84.4 / 79.9, of 8192 94.5 / 90.6, 86.8 / 83.5, but of 4096, whose 128 threads have 32 elements each, 86.9 / 82.9, 98.4 / 93.3, and
 // rotary embeddings of normalised heads of 64, which less than a warp has, 100.2 / 97.3, 106.7 / 102.9.
 func (a *analysis) isSoon(p Params) bool {
-	if a.facts.soon == 0 || p.Shared || p.Cluster > 1 || p.Aligned > 0 || p.Each > 1 || p.Vector == 1 {
+	if a.facts.soon == 0 || p.Shared || p.Piece > 0 || p.Cluster > 1 || p.Aligned > 0 || p.Each > 1 || p.Vector == 1 {
 		return false
 	}
 	e := p.Steps * p.Vector

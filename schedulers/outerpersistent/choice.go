@@ -41,6 +41,9 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 		p.Vector /= 2
 	}
 	var all []Params
+	if a.turned.Turn > 0 && a.turned.Lanes*a.turned.Rows <= int64(device.Threads) {
+		all = append(all, a.turned)
+	}
 	for _, fit := range []func(Params, scheduler.Device) (Params, bool){a.short, a.inBlock, a.inBlocks} {
 		for _, price := range persistence.Prices {
 			p.Price = price
@@ -88,21 +91,10 @@ func (a *analysis) short(p Params, device scheduler.Device) (Params, bool) {
 		p.Lanes /= 2
 	}
 	p.Steps = buckets.Of(max(a.length, 1))
-	for p.Vector > 1 && !a.holds(p) && p.Vector*a.narrowest() > wordBytes {
+	for p.Vector > 1 && !a.holds(p) && p.Vector*a.space.Narrowest() > wordBytes {
 		p.Vector /= 2
 	}
 	return p, a.length <= shortColumn && a.holds(p)
-}
-
-// narrowest returns the bytes of an element of the tensor with the smallest, of those that have one for each point.
-func (a *analysis) narrowest() int64 {
-	n := int64(accessBytes)
-	for k := range a.space.Tensors {
-		if t := &a.space.Tensors[k]; a.space.IsFull(t) {
-			n = min(n, t.Bytes)
-		}
-	}
-	return n
 }
 
 // inBlock returns parameters with which a block has whole columns: the fewest threads that

@@ -30,6 +30,8 @@ type builder struct {
 	types []schedule.Parallel       // of those loops
 	again []core.ValID              // inputs that later phases load again
 	ahead map[core.ValID]core.ValID // their copies in circular buffers, of the first phase
+
+	turned []turnedCopy
 }
 
 func (b *builder) schedule() error {
@@ -47,6 +49,9 @@ func (b *builder) schedule() error {
 			reference = v
 		}
 	}
+	if err := b.turnOutputs(); err != nil {
+		return err
+	}
 	phases, err := persistence.Sort(s)
 	if err != nil {
 		return err
@@ -61,6 +66,9 @@ func (b *builder) schedule() error {
 		return err
 	}
 	if err := b.stage(); err != nil {
+		return err
+	}
+	if err := b.turnInputs(); err != nil {
 		return err
 	}
 	parts := make([][]core.ValID, len(phases.Reductions))
@@ -88,6 +96,9 @@ func (b *builder) schedule() error {
 		return err
 	}
 	if err := b.keep(); err != nil {
+		return err
+	}
+	if err := b.turnLoops(); err != nil {
 		return err
 	}
 	if err := s.InlineMost(nil, nil); err != nil || !b.Reload {
@@ -252,8 +263,13 @@ func (b *builder) loops(v core.ValID) error {
 	default:
 		n.Err = b.s.SplitWhole(v, at, b.capacity())
 	}
-	n.Split(at+1, b.Rows, schedule.Serial)
 	blocks := at + 2
+	if b.Turn > 0 {
+		n.Split(at+1, b.Steps, schedule.Serial)
+		n.Reorder(map[int]int{at + 1: at + 2})
+	} else {
+		n.Split(at+1, b.Rows, schedule.Serial)
+	}
 	if b.Near && b.Blocks > 1 {
 		n.Split(at+1, b.Steps, schedule.Serial)
 		blocks = at + 1

@@ -19,6 +19,10 @@
 // What blocks that share a column leave in global memory each thread folds for one column of
 // the block, or few, together with neighbouring lanes, and all read it from shared memory.
 //
+// Where some tensors lie along the columns and others across them, as those of a layer norm of images that are read with the
+// channels first and written with the channels last, a thread has elements that follow each other along its columns, and
+// moves the former in vectors along those, transposed in registers.
+//
 // Package persistence finds what is held and what is computed again. Means and variances
 // are computed in two passes over what is held, and in one where that is loaded again.
 package outerpersistent
@@ -47,10 +51,14 @@ type Params struct {
 	Warm   int64             // those before, that the second cache is to have
 	Once   bool              // shared memory has all: what is copied there is not read again
 	Price  persistence.Price // of what is held
+	Turn   int64             // steps of a thread that follow each other, as tensors have vectors along them; 0: none has
 }
 
 func (p Params) String() string {
 	text := fmt.Sprintf("outer persistent: %dx%d threads, %d steps of %d columns each, a held byte at %d", p.Lanes, p.Rows, p.Steps, p.Vector, p.Price)
+	if p.Turn > 0 {
+		text += fmt.Sprintf(", %d of them turned", p.Turn)
+	}
 	if p.Blocks > 1 {
 		text += fmt.Sprintf(", %d blocks a column", p.Blocks)
 	}
@@ -99,6 +107,8 @@ type analysis struct {
 	columns  int64 // those
 	outside  int64 // how often there are such
 	length   int64 // of a column
+	turnings []turning
+	turned   Params // with which these are moved in vectors; with a turn of 0: they are not
 	attempts scheduler.Attempts[Params]
 	err      error // why it is not accepted
 }
@@ -215,13 +225,26 @@ func (a *analysis) measure() (err error) {
 	if a.space, err = space.New(a.g, a.reference); err != nil {
 		return err
 	}
+	if a.findTurned(); a.turned.Turn == 0 && !a.measureColumns() {
+		return scheduler.Refused(a.g.Fusion, name, "inner reduction", a.reference,
+			"%s is reduced along the innermost dimension in memory", a.g.Fusion.Name(a.reference))
+	}
+	return nil
+}
+
+// isReduced reports whether the reference is reduced along a dimension.
+func (a *analysis) isReduced(dimension int) bool {
 	f := a.g.Fusion
-	axes := f.Val(a.reference).Domain.Logical
-	a.length, a.columns, a.outside, a.inner = 1, 1, 1, len(axes)
+	return f.Axis(f.Val(a.reference).Domain.Logical[dimension]).Kind == core.Reduce
+}
+
+// measureColumns finds the columns in the space, and reports whether there are several next to each other.
+func (a *analysis) measureColumns() bool {
+	a.length, a.columns, a.outside, a.inner = 1, 1, 1, len(a.space.Order)
 	isInside := true
 	for k, d := range slices.Backward(a.space.Order) {
 		n := a.space.Extents[k]
-		switch isReduced := f.Axis(axes[d]).Kind == core.Reduce; {
+		switch isReduced := a.isReduced(d); {
 		case isReduced:
 			a.length *= n
 			isInside = isInside && n == 1
@@ -232,11 +255,7 @@ func (a *analysis) measure() (err error) {
 			a.outside *= n
 		}
 	}
-	if a.columns == 1 {
-		return scheduler.Refused(f, name, "inner reduction", a.reference,
-			"%s is reduced along the innermost dimension in memory", f.Name(a.reference))
-	}
-	return nil
+	return a.columns > 1
 }
 
 // order returns the dimensions of the reference: those that are kept outside, those that
@@ -268,7 +287,7 @@ func (a *analysis) order() (order []int, outside, reduced int) {
 // recipe has p and what build reads of the segment.
 func (a *analysis) recipe(p Params) string {
 	order, outside, reduced := a.order()
-	return fmt.Sprint(p, order, outside, reduced, a.pitch(p.Vector).Widths)
+	return fmt.Sprint(p, order, outside, reduced, a.pitch(p.Vector).Widths, a.turnings)
 }
 
 func (a *analysis) pitch(elements int64) space.Pitch { return a.space.PitchOf(a.inner, elements, 1) }

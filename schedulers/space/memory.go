@@ -1,5 +1,7 @@
 package space
 
+import "slices"
+
 // Inner returns the place along which neighbours of t are nearest to each other in memory,
 // or -1 if t has no place with several elements.
 func (p *Space) Inner(t *Tensor) int {
@@ -94,4 +96,30 @@ func (p *Space) AsDefined() *Space {
 		back[d] = k
 	}
 	return p.Arranged(back, func(*Tensor) bool { return true })
+}
+
+// AsRead returns p with its places in the order of most bytes of inputs in memory.
+func (p *Space) AsRead() *Space { return p.as(func(t *Tensor) bool { return !t.IsOutput }) }
+
+// AsWritten returns p with its places in the order of most bytes of outputs in memory.
+func (p *Space) AsWritten() *Space { return p.as(func(t *Tensor) bool { return t.IsOutput }) }
+
+// as returns p with its places in the order of most bytes of some tensors in memory.
+func (p *Space) as(counts func(*Tensor) bool) *Space {
+	q := p.AsDefined()
+	some := *q
+	some.Order, some.Tensors = nil, slices.DeleteFunc(slices.Clone(q.Tensors), func(t Tensor) bool { return !counts(&t) })
+	some.sort()
+	return q.Arranged(some.Order, func(*Tensor) bool { return true })
+}
+
+// Narrowest returns the bytes of an element of the tensor with the smallest, of those that have one for each point.
+func (p *Space) Narrowest() int64 {
+	n := int64(vectorBytes)
+	for k := range p.Tensors {
+		if t := &p.Tensors[k]; p.IsFull(t) {
+			n = min(n, t.Bytes)
+		}
+	}
+	return n
 }
