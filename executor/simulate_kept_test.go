@@ -3,32 +3,33 @@ package executor_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"nvfuser_go/codegen/kir"
 	"nvfuser_go/codegen/lower"
 	"nvfuser_go/codegen/sim"
 	"nvfuser_go/codegen/trial"
 	"nvfuser_go/core"
 	"nvfuser_go/core/fusionfuzz"
+	"nvfuser_go/core/scalar"
 	"nvfuser_go/schedulers/outerpersistent"
 	"nvfuser_go/schedulers/persistence"
 	"nvfuser_go/schedulers/scheduler"
 )
 
-// TestSimulateKept loads columns again of which the last iterations are in shared memory: for
-// as many iterations as are kept, fewer and more, and none.
-func TestSimulateKept(t *testing.T) {
-	const (
-		sums = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+// Fusions over columns whose elements are needed after they are reduced.
+const (
+	keptSums = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
 %1 = sum %0 dims=[0] keepdim=false dtype=f32
 %2 = broadcast %1 is_broadcast_dim=[true, false]
 %3 = sub %0, %2
 output %3
 `
-		gradient = `%0 = tensor bf16 [-1, -1] contiguity=[yes, yes]
+	keptGradient = `%0 = tensor bf16 [-1, -1] contiguity=[yes, yes]
 %1 = tensor bf16 [-1, -1] contiguity=[yes, yes]
 %2 = cast %0 dtype=f32
 %3 = cast %1 dtype=f32
@@ -45,7 +46,7 @@ output %12
 output %5
 output %6
 `
-		moments = `%0 = tensor bf16 [-1, -1] contiguity=[yes, yes]
+	keptMoments = `%0 = tensor bf16 [-1, -1] contiguity=[yes, yes]
 %1 = cast %0 dtype=f32
 %2, %3, %4 = welford %1 dims=[0]
 %5 = broadcast %2 is_broadcast_dim=[true, false]
@@ -54,12 +55,16 @@ output %6
 output %7
 output %3
 `
-	)
+)
+
+// TestSimulateKept loads columns again of which the last iterations are in shared memory: for
+// as many iterations as are kept, fewer and more, and none.
+func TestSimulateKept(t *testing.T) {
 	for _, c := range []struct {
 		text   string
 		vector int64
 		inputs int
-	}{{sums, 4, 1}, {gradient, 8, 2}, {moments, 8, 1}} {
+	}{{keptSums, 4, 1}, {keptGradient, 8, 2}, {keptMoments, 8, 1}} {
 		for _, p := range []outerpersistent.Params{
 			{Lanes: 2, Rows: 4, Steps: 2, Blocks: 3, Kept: 2, Warm: 1},
 			{Lanes: 2, Rows: 4, Steps: 1, Blocks: 3, Kept: 3},
@@ -85,6 +90,37 @@ output %3
 	}
 }
 
+// TestSimulateRounds has all blocks together hold a few columns after the others in shared memory.
+func TestSimulateRounds(t *testing.T) {
+	for _, c := range []struct {
+		text   string
+		vector int64
+		inputs int
+	}{{keptSums, 4, 1}, {keptGradient, 8, 2}, {keptMoments, 8, 1}} {
+		for _, p := range []outerpersistent.Params{
+			{Lanes: 2, Rows: 4, Steps: 2, Blocks: 3, Kept: 2},
+			{Lanes: 2, Rows: 4, Steps: 1, Blocks: 3, Kept: 6},
+			{Lanes: 4, Rows: 2, Steps: 4, Blocks: 2, Kept: 3},
+			{Lanes: 8, Rows: 4, Steps: 3, Blocks: 20, Kept: 2},
+			{Lanes: 2, Rows: 2, Steps: 4, Blocks: 150, Kept: 2},
+			{Lanes: 8, Rows: 32, Steps: 2, Blocks: 2, Kept: 2}, // lanes share the columns of a thread
+		} {
+			p.Vector, p.Reload, p.Price, p.Near, p.Once, p.Rounds = c.vector, true, persistence.Tight, true, true, true
+			most := p.Steps * p.Blocks * p.Rows * p.Kept
+			for _, rows := range []int64{1, most - 7, most} {
+				if rows > 300 {
+					continue
+				}
+				for _, columns := range []int64{9 * c.vector, 16 * c.vector} {
+					name := fmt.Sprintf("%d inputs, %dx%d, %v", c.inputs, rows, columns, p)
+					text := strings.ReplaceAll(c.text, "-1]", fmt.Sprintf("%d]", columns))
+					require.NoError(t, checkKept(t, text, []int64{rows, columns}, c.inputs, p), name)
+				}
+			}
+		}
+	}
+}
+
 // checkKept compares simulated runs of the fusion of text, scheduled with p, with the evaluator.
 func checkKept(t *testing.T, text string, sizes []int64, inputs int, p outerpersistent.Params) error {
 	f, err := core.Parse(text)
@@ -98,7 +134,11 @@ func checkKept(t *testing.T, text string, sizes []int64, inputs int, p outerpers
 	require.NoError(t, err)
 	s, err := outerpersistent.Scheduler{}.Apply(g, p)
 	require.NoError(t, err)
-	k, err := lower.Lower(s, lower.Options{Cooperative: true, Alignment: func(core.ValID) int { return 16 }})
+	o := lower.Options{Cooperative: true, Alignment: func(core.ValID) int { return 16 }}
+	if p.Rounds { // which is not chosen where there is nothing
+		o.Promise = func(kir.HostValue) scalar.Facts { return scalar.Range(1, math.MaxInt64) }
+	}
+	k, err := lower.Lower(s, o)
 	if err != nil {
 		return err
 	}

@@ -133,6 +133,8 @@ func TestChoose(t *testing.T) {
 		{"columns", columns, "outer_persistent", []int64{7, 300}, "outer persistent: 32x1 threads, 8 steps of 4 columns each, a held byte at 3"},
 		{"columns of many blocks", columns, "outer_persistent", []int64{60000, 64}, "outer persistent: 8x64 threads, 16 steps of 4 columns each, a held byte at 3, 66 blocks a column"},
 		{"columns that nothing holds", columns, "outer_persistent", []int64{600000, 64}, "outer persistent: 8x64 threads, 4 steps of 4 columns each, a held byte at 32, 66 blocks a column, loaded again in tiles of a block but for 6 iterations in shared memory and 6 in the second cache"},
+		{"columns in rounds", columns, "outer_persistent", []int64{200000, 128}, "outer persistent: 8x64 threads, 4 steps of 4 columns each, a held byte at 32, 132 blocks a column, in rounds of 6 iterations in shared memory"},
+		{"columns of two rounds", columns, "outer_persistent", []int64{200000, 64}, "outer persistent: 8x64 threads, 4 steps of 4 columns each, a held byte at 32, 66 blocks a column, loaded again in tiles of a block but for 6 iterations in shared memory and 6 in the second cache"},
 		{"scan", scanned, "block_row", []int64{8}, "block row: 1 rows a block, 2 threads a row, 1 steps of 4 elements each"},
 		{"rows and columns", crossed, "inner_outer_persistent", []int64{7, 300}, "inner outer: 1 blocks with 1 rows at a time, 4 warps a row, 1 steps of 4 elements each, a held byte at 3, beside what all rows share, through shared memory in 4 stages"},
 		{"many rows and columns", crossed, "inner_outer_persistent", []int64{16384, 4096}, "inner outer: 132 blocks with 2 rows at a time, 8 warps a row, 4 steps of 4 elements each, all whole, a held byte at 3, beside what all rows share, through shared memory in 2 stages"},

@@ -218,6 +218,9 @@ func (b *Builder) Float(t dtype.Type, x float64) ValueID {
 
 // Number adds a constant of an integer type or Bool.
 func (b *Builder) Number(t dtype.Type, n int64) ValueID {
+	if t == dtype.Float {
+		return b.Float(t, float64(n))
+	}
 	return b.Const(scalar.Value{Type: t, I: n})
 }
 

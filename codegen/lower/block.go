@@ -595,7 +595,7 @@ func (s scratch) at(m *meeting, k int, row, column index) kir.Access {
 
 // scratch declares shared memory for rows of the parts of columns threads. In a
 // loop there are two in turn, so that what an iteration reads need not wait for
-// the next one to write. Rows that the lanes of a group read are apart, so that they lie in
+// the next one to write, unless that waits for other blocks anyway. Rows that the lanes of a group read are apart, so that they lie in
 // different banks.
 func (m *meeting) scratch(rows, columns int64, isByColumns bool) map[*exchange]scratch {
 	out := map[*exchange]scratch{}
@@ -606,7 +606,8 @@ func (m *meeting) scratch(rows, columns int64, isByColumns bool) map[*exchange]s
 			all += warp / group
 		}
 		shape := []index{m.t.Int(rows), m.t.Int(all)}
-		if m.serial != nil {
+		isInTurn := m.serial != nil && !m.serial.waits
+		if isInTurn {
 			shape = append([]index{m.t.Int(2)}, shape...)
 			s.turn = []index{m.t.Mod(m.serial.value, m.t.Int(2))}
 		}
@@ -620,7 +621,7 @@ func (m *meeting) scratch(rows, columns int64, isByColumns bool) map[*exchange]s
 			switch {
 			case m.ranks > 1: // other blocks may send as soon as all have started
 				m.starting.Then = append(m.starting.Then, kir.Declare{Buffer: id})
-			case m.serial != nil:
+			case isInTurn:
 				m.serial.before.Then = append(m.serial.before.Then, kir.Declare{Buffer: id})
 			default:
 				m.b.Add(kir.Declare{Buffer: id})
@@ -635,6 +636,7 @@ func (m *meeting) scratch(rows, columns int64, isByColumns bool) map[*exchange]s
 type serialLoop struct {
 	value  index
 	before *kir.If // holds always; declares what outlives an iteration
+	waits  bool    // each iteration waits for all blocks
 }
 
 // sharedBuffer adds a buffer that synchronise places.

@@ -69,6 +69,14 @@ func (l *lowering) waitsForBlocks(id core.ExprID) bool {
 	return slices.ContainsFunc(l.tensors[e.Out[0]].loop, func(a core.AxisID) bool { return l.isReduced(a) && l.parallel(l.m.LoopClass(a)).IsBlock() })
 }
 
+// waitsInside reports whether each iteration of a loop has what some blocks compute read by others.
+func (l *lowering) waitsInside(class core.AxisID) bool {
+	isInside := func(id core.ExprID) bool { return slices.Contains(l.m.Nest(id), class) }
+	return slices.ContainsFunc(l.s.Tensors(), func(v core.ValID) bool {
+		return l.s.Memory(v) == schedule.Global && !l.f.Val(v).Input && isInside(l.f.Val(v).Def) && slices.ContainsFunc(l.readers[v], isInside)
+	})
+}
+
 // A dealt is an axis whose parts of some size blocks are dealt in turn.
 type dealt struct {
 	blocks core.AxisID // class of the loop that runs in blocks

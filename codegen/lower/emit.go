@@ -318,7 +318,7 @@ func (l *lowering) openOf(class core.AxisID, n index, body func() error) error {
 	}
 	var err error
 	around := l.serial
-	l.serial = &serialLoop{before: l.b.If(l.t.Bool(true), func() {}, nil)}
+	l.serial = &serialLoop{before: l.b.If(l.t.Bool(true), func() {}, nil), waits: l.waitsInside(class)}
 	defer func() { l.serial = around }()
 	l.b.For(l.loopName(), l.t.Int(0), n, l.t.Int(1), unroll, func(i index) {
 		l.loops[class], l.serial.value = i, i

@@ -76,6 +76,8 @@ func Passes() []Pass {
 			Why: "it looks at tests that no other pass takes apart any more", run: (*lowering).settle},
 		{Name: "land in turn", Does: "lets what reads asynchronous copies begin when the first of them have landed",
 			Why: "waits for all of them are placed where there are none", run: (*lowering).landInTurn},
+		{Name: "refill", Does: "lets a loop that begins with asynchronous copies make those of the next iteration as it reads its own last",
+			Why: "it counts the groups of copies that land in turn", run: (*lowering).refill},
 		{Name: "synchronise", Does: "places shared memory, barriers and waits",
 			Why: "it needs exact indices, and orders whatever the passes before it emit", Complete: true, run: (*lowering).synchronise},
 		{Name: "peel", Does: "has those first and last iterations of loops apart in which alone index tests may fail",
@@ -306,7 +308,7 @@ func (l *lowering) global(v core.ValID) error {
 		}
 	}
 	shape, stride := l.layout(v, alloc)
-	id := l.b.Global(name, x.DType, shape...)
+	id := l.b.Global(name, l.s.ElementType(v), shape...)
 	k := l.b.Kernel()
 	k.Arguments[len(k.Arguments)-1].Host = kir.HostValue{Tensor: v, Scalar: scalar.None, Stride: -1}
 	b := &k.Buffers[id]
@@ -360,7 +362,7 @@ func (l *lowering) layout(v core.ValID, alloc []core.AxisID) (shape, stride []in
 	next := l.t.Int(1)
 	for k := len(alloc) - 1; k >= 0; k-- {
 		a := alloc[k]
-		if l.isBroadcast(a) || l.isReduced(a) {
+		if l.isBroadcast(a) || l.isReduced(a) || l.s.IsAlike(v, a) {
 			continue
 		}
 		s := next

@@ -3,6 +3,7 @@ package lower
 import (
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
+	"nvfuser_go/core/dtype"
 	"nvfuser_go/core/scalar"
 	"nvfuser_go/core/schedule"
 )
@@ -52,7 +53,11 @@ func (c *context) isEverywhere(tests []test, conditions ...[]scalar.ID) bool {
 // numberOf returns the number of elements that v says, if that is known.
 func (l *lowering) numberOf(v kir.ValueID) (int64, bool) {
 	x := &l.b.Kernel().Values[v]
-	return x.Const.I, x.Kind == kir.Constant && x.Const.I > 0
+	n := x.Const.I
+	if x.DType == dtype.Float {
+		n = int64(x.Const.Re)
+	}
+	return n, x.Kind == kir.Constant && n > 0
 }
 
 // numbersOf returns the numbers of elements of parts that each of some threads has, and that of

@@ -132,6 +132,11 @@ func (c *context) guard(id core.ExprID, init bool) (guard, error) {
 		}
 		g.among, g.redundant = append(g.among, tests...), all
 	}
+	for _, x := range c.s.Loop(t.v) { // memory has what the first one of those that are alike has
+		if c.s.IsAlike(t.v, x) {
+			g.once = append(g.once, c.t.Eq(c.loops[c.m.LoopClass(x)], c.t.Int(0)))
+		}
+	}
 	return g, nil
 }
 

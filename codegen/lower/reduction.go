@@ -69,7 +69,7 @@ func (l *lowering) fold(e *core.Expr) fold {
 		f.mayBeEmpty = part == core.NoExpr || l.f.Expr(part).Op.Class != core.Reduction || l.fold(l.f.Expr(part)).mayBeEmpty
 	}
 	for _, v := range e.Out {
-		f.types = append(f.types, accumulator(l.f.Val(v).DType))
+		f.types = append(f.types, accumulator(l.s.ElementType(v)))
 	}
 	for _, a := range l.f.Val(e.Out[0]).Domain.Root {
 		f.mayBeEmpty = f.mayBeEmpty || l.isReduced(a) && l.t.Facts(l.extent(a)).Lo < 1
@@ -102,7 +102,7 @@ func (l *lowering) initialise(id core.ExprID, k int) error {
 	e := l.f.Expr(id)
 	v, f := e.Out[k], l.fold(e)
 	t := l.tensors[v]
-	if l.s.Memory(v) == schedule.Global && f.types[k] != l.f.Val(v).DType {
+	if l.s.Memory(v) == schedule.Global && f.types[k] != l.s.ElementType(v) {
 		return l.refuse("accumulation", v, "%s is folded in global memory in %v, which would round each step: cache it before", l.f.Name(v), l.f.Val(v).DType)
 	}
 	var inner []core.AxisID

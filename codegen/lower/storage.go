@@ -35,7 +35,8 @@ type storage struct {
 func (a *Analysis) storageOf(v core.ValID) storage {
 	memory, loop := a.s.Memory(v), a.s.Loop(v)
 	if memory == schedule.Global {
-		return storage{axes: a.stored(a.allocation(v)), compact: true, set: true}
+		axes := slices.DeleteFunc(a.stored(a.allocation(v)), func(x core.AxisID) bool { return a.s.IsAlike(v, x) })
+		return storage{axes: axes, compact: true, set: true}
 	}
 	if a.s.HoldsWindow(v) {
 		return storage{axes: a.windowAxes(v), position: a.s.Position(v), compact: true, set: true}

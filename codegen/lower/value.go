@@ -23,7 +23,7 @@ func (c *context) loadAt(o operand) (kir.ValueID, error) {
 		return 0, err
 	}
 	v := c.b.Value(kir.Value{Kind: kir.Load, DType: c.b.Kernel().Buffers[at.Buffer].DType, Access: at})
-	return c.b.Cast(x.DType, v), nil
+	return c.b.Cast(c.s.ElementType(o.v), v), nil
 }
 
 // value returns the element of the result of e that the statement computes.
@@ -181,9 +181,9 @@ func (c *context) random(e *core.Expr) (kir.ValueID, error) {
 // storedType is the type of the elements of the buffer of v.
 func (l *lowering) storedType(v core.ValID) dtype.Type {
 	if l.tensors[v].reduces {
-		return accumulator(l.f.Val(v).DType)
+		return accumulator(l.s.ElementType(v))
 	}
-	return l.f.Val(v).DType
+	return l.s.ElementType(v)
 }
 
 // accumulator is the type that a thread folds elements of type t in.

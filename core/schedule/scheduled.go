@@ -114,8 +114,10 @@ type tensor struct {
 	cacheHint CacheHint
 	swizzle   []Swizzle
 	buffering Buffering
-	packed    bool // later readers take the elements from where they are held
-	window    bool // its elements are those of a box that a block loads
+	inFloat   bool          // numbers of elements as float32
+	alike     []core.AxisID // along which memory has one element
+	packed    bool          // later readers take the elements from where they are held
+	window    bool          // its elements are those of a box that a block loads
 	keeping   Keeping
 }
 
@@ -197,7 +199,7 @@ func (s *Scheduled) takeMapping() *Mapping {
 
 func (t *tensor) equal(o *tensor) bool {
 	return (t.alloc == nil) == (o.alloc == nil) && slices.Equal(t.alloc, o.alloc) && slices.Equal(t.contig, o.contig) && t.memory == o.memory &&
-		t.position == o.position && t.copyKind == o.copyKind && t.cacheHint == o.cacheHint && slices.Equal(t.swizzle, o.swizzle) && t.buffering == o.buffering && t.packed == o.packed && t.window == o.window && t.keeping == o.keeping
+		t.position == o.position && t.copyKind == o.copyKind && t.cacheHint == o.cacheHint && slices.Equal(t.swizzle, o.swizzle) && t.buffering == o.buffering && t.packed == o.packed && t.inFloat == o.inFloat && slices.Equal(t.alike, o.alike) && t.window == o.window && t.keeping == o.keeping
 }
 
 // grow makes room for what was added to the fusion.

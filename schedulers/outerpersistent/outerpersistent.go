@@ -4,7 +4,7 @@
 //
 // Its central type is [Params]. A block has a few columns next to each other: its threads
 // along x lie along them, with a vector each, those along y along what is reduced. A column
-// is in one of three places between the phases, the first that has room:
+// is in one of these places between the phases, the first that has room:
 //
 //   - in registers of one block: loops along it have constant extents, which it must not
 //     exceed ([schedule.Scheduled.SplitWhole]);
@@ -14,7 +14,10 @@
 //   - in global memory, from where each phase loads it again, in one block or several: but
 //     for its last elements, which stay in shared memory, where the first phase copies all
 //     to circular buffers ahead, and those before, in the second cache, as the next phase
-//     begins with them.
+//     begins with them;
+//   - in shared memory of all blocks together, a tile of columns after the other, where what a phase loads again would
+//     take longer than to wait for all blocks in each round: the last phase of a round loads the next one's columns as it
+//     takes its own (package lower, refill).
 //
 // What blocks that share a column leave in global memory each thread folds for one column of
 // the block, or few, together with neighbouring lanes, and all read it from shared memory.
@@ -50,6 +53,7 @@ type Params struct {
 	Kept   int64             // last iterations of a thread, of Steps, that shared memory has for the next phase
 	Warm   int64             // those before, that the second cache is to have
 	Once   bool              // shared memory has all: what is copied there is not read again
+	Rounds bool              // all blocks together have a tile of columns after the other, in shared memory
 	Price  persistence.Price // of what is held
 	Turn   int64             // steps of a thread that follow each other, as tensors have vectors along them; 0: none has
 }
@@ -61,6 +65,9 @@ func (p Params) String() string {
 	}
 	if p.Blocks > 1 {
 		text += fmt.Sprintf(", %d blocks a column", p.Blocks)
+	}
+	if p.Rounds {
+		return text + fmt.Sprintf(", in rounds of %d iterations in shared memory", p.Kept)
 	}
 	if p.Reload {
 		text += ", loaded again"
@@ -82,6 +89,9 @@ func (p Params) Width() int64 { return p.Vector }
 
 // capacity is how many elements a column has in the steps of all its threads.
 func (p Params) capacity() int64 { return p.Steps * p.Blocks * p.Rows }
+
+// iteration is how many elements a block has in an iteration of its threads.
+func (p Params) iteration() int64 { return p.Lanes * p.Rows * p.Steps * p.Vector }
 
 const name = "outer_persistent" // as the enumeration SchedulerType of Python has it
 
