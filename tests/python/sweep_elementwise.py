@@ -52,6 +52,8 @@ class Operands:
         # torch's lerp multiplies and adds at once: it does not overflow where a product does. Beside Double that was
         # seen of Float with Float8_e8m0fnu, which reaches as far.
         special = "mild" if self.row["name"] == "lerp" else True
+        # The divisor of a share is a sum, of which the reciprocal is a normal number: nothing is said of others.
+        special = special and self.row["name"] != "_exp_share"
         return Tensor(shape, dtype, self.values(i, dtype), special)
 
     def case(self, shapes: list, dtypes: list, **options) -> Case:
