@@ -41,6 +41,8 @@ import (
 //	          from one bank of shared memory; "spills" says that its kernels may take memory for registers,
 //	          "stack" that they have arrays in memory, as functions of double
 //	          precision have
+//	needless  what a kernel of the entry can do without, a line each as TestCorpus
+//	          names it, with a reason after " # "; it must be so at one place at least
 type entry struct {
 	name, point string
 	fusion      *core.Fusion
@@ -48,6 +50,7 @@ type entry struct {
 	schedules   []string
 	options     []string
 	expect      []string
+	needless    map[string]string // reasons
 }
 
 // An inputs is one set of inputs and what the fusion computes of it.
@@ -118,6 +121,12 @@ func parseEntry(name string, archive *txtar.Archive) (*entry, error) {
 			e.options = append(e.options, strings.Fields(text)...)
 		case "expect":
 			e.expect = append(e.expect, strings.Fields(text)...)
+		case "needless":
+			e.needless = map[string]string{}
+			for line := range strings.Lines(text) {
+				what, why, _ := strings.Cut(strings.TrimSpace(line), " # ")
+				e.needless[what] = why
+			}
 		default:
 			return nil, fmt.Errorf("there is no section %q", section.Name)
 		}

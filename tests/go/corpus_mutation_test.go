@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -501,15 +502,21 @@ func eachValue(k *kir.Kernel, s kir.Statement, f func(*kir.Value)) {
 
 // mutate takes each protection from each kernel: some of its runs must then be
 // reported, or give other results. Protections that may protect nothing are
-// counted, as work that a kernel could do without, and so is what is found.
+// counted, as work that a kernel could do without, and so is what is found. An entry may
+// name those of its kernels, which then must be needless.
 func (c *corpus) mutate(t *testing.T) {
 	var lock sync.Mutex
 	count, needless, found := 0, map[string]int{}, map[string]int{}
 	inParallel(len(c.kernels), func(i int) {
 		u := c.kernels[i]
-		all := mutants(u.kernel)
+		all, named := mutants(u.kernel), u.subjects[0].entry.needless
+		needed := maps.Clone(named)
 		for _, m := range all {
 			problem := u.problem(m)
+			if why := named[m.what]; why != "" && problem == "" {
+				m.needless = why
+				delete(needed, m.what)
+			}
 			if problem == "" && m.needless == "" {
 				t.Errorf("%s %s: nothing is reported and the results are the same\n%v", u.name, m.what, u.kernel)
 			}
@@ -520,6 +527,9 @@ func (c *corpus) mutate(t *testing.T) {
 				needless[m.needless]++
 			}
 			lock.Unlock()
+		}
+		for what := range needed {
+			t.Errorf("%s cannot do %q, which is said to be needless", u.name, what)
 		}
 		lock.Lock()
 		defer lock.Unlock()
