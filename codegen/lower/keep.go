@@ -241,6 +241,9 @@ func (l *lowering) compareKept(v core.ValID, src kir.Access, cond scalar.ID) err
 
 // moveKept emits the copy between the registers and what is kept there.
 func (l *lowering) moveKept(v core.ValID, registers kir.Access) error {
+	if k := l.keeping; v == k.later && !k.loaded {
+		return l.refuse("kept", v, "%s takes what %s copies only after it", l.f.Name(v), l.f.Name(k.earlier))
+	}
 	place, err := l.keptPlace(v, registers.Width)
 	if err == nil && l.keepingStep == leaving {
 		l.b.Add(kir.Move{Dst: place, Src: registers})

@@ -187,3 +187,17 @@ def test_one_column_is_sorted_as_a_row():
         (out,) = simulate(fd, x[:rows])
         assert torch.equal(out, torch.argsort(x[:rows], dim=0, stable=True))
     assert "call of torch" not in str(fd.explain([x]))
+
+
+@pytest.mark.parametrize("dims", [[0, 2], [0, 2, 3]])
+@pytest.mark.parametrize("rows, columns", [(448, 32), (1000, 32), (5000, 64)])
+def test_columns_are_normalised_as_images_of_one_pixel(rows: int, columns: int, dims: list[int]):
+    """A later phase that takes what one before keeps comes first here, which is another candidate's to compute."""
+    x = torch.randn(rows, columns)
+    with FusionDefinition() as fd:
+        t = fd.ops.reshape(fd.from_pytorch(x), [rows, columns] + [1] * (len(dims) - 1))
+        variance, mean = fd.ops.var_mean(t, dims, 0, True)
+        fd.add_output(fd.ops.mul(fd.ops.sub(t, mean), fd.ops.rsqrt(variance + 1e-5)))
+    (out,) = simulate(fd, x)
+    expected = (x - x.mean(0)) * torch.rsqrt(x.var(0, unbiased=False) + 1e-5)
+    torch.testing.assert_close(out.view(rows, columns), expected, rtol=1e-5, atol=1e-5)
