@@ -52,7 +52,7 @@
 // classes of ops and parallel types add: resize.go, parts.go, scatter.go, reduction.go,
 // moments.go, online.go, across.go, block.go, share.go, cluster.go, grid.go, line.go, columns.go, sort.go,
 // vector.go, align.go, pipeline.go, dealt.go, swizzle.go, unswitch.go, keep.go, drop.go, alias.go; then
-// the passes over kir: registers.go, accumulate.go, together.go, fetch.go, iterations.go, synchronise.go, peel.go, hoist.go,
+// the passes over kir: registers.go, accumulate.go, together.go, fetch.go, iterations.go, synchronise.go, flight.go, peel.go, hoist.go,
 // indextype.go, divisors.go. walk.go visits statements; rules.go is what tests leave out,
 // conditions.go what a kernel relies on.
 //

@@ -19,11 +19,17 @@ const mostTested = 2
 // condition behind others, and registers for the conditions.
 func (l *lowering) peel() error {
 	k := l.b.Kernel()
-	k.Body = l.peeled(k.Body)
+	p := peeling{l, emptyEnds(k)}
+	k.Body = p.peeled(k.Body)
 	return nil
 }
 
-func (l *lowering) peeled(b kir.Block) (out kir.Block) {
+type peeling struct {
+	*lowering
+	emptyEnds map[*kir.For]bool // loops that close a group that no wait counts
+}
+
+func (l *peeling) peeled(b kir.Block) (out kir.Block) {
 	for _, s := range b {
 		switch s := s.(type) {
 		case *kir.If:
@@ -41,7 +47,7 @@ func (l *lowering) peeled(b kir.Block) (out kir.Block) {
 }
 
 // pieces returns loops that do together what f does, if it has some iterations without tests.
-func (l *lowering) pieces(f *kir.For) (pieces kir.Block) {
+func (l *peeling) pieces(f *kir.For) (pieces kir.Block) {
 	n, isConst := l.t.ConstInt(f.Stop)
 	if !isConst || n < 2 || f.Unroll == kir.UnrollFull || f.Start != l.t.Int(0) || f.Step != l.t.Int(1) || !l.canPeel(f) {
 		return nil
@@ -153,26 +159,16 @@ func (l *lowering) sure(test, symbol scalar.ID, n int64) (first, end int64) {
 	return first, n
 }
 
-// pieceOf returns a copy of f with those of its iterations from begin to before end.
-func (l *lowering) pieceOf(f *kir.For, begin, end int64) *kir.For {
-	c := copied{lowering: l, symbols: map[scalar.ID]scalar.ID{}, buffers: map[kir.BufferID]kir.BufferID{}}
+// pieceOf returns a copy of f with those of its iterations from begin to before end. The last one closes no group of
+// copies that no wait counts: one that reads copies closes it for the waits of later iterations ([lowering.landInTurn]).
+func (l *peeling) pieceOf(f *kir.For, begin, end int64) *kir.For {
+	c := copied{lowering: l.lowering, symbols: map[scalar.ID]scalar.ID{}, buffers: map[kir.BufferID]kir.BufferID{}}
 	loop := c.loop(f, scalar.Range(begin, end-1))
 	loop.Start, loop.Stop = l.t.Int(begin), l.t.Int(end)
-	if n, _ := l.t.ConstInt(f.Stop); begin == n-1 && len(loop.Body) > 0 {
-		loop.Body = l.withoutEmptyGroup(loop.Body)
+	if n, _ := l.t.ConstInt(f.Stop); begin == n-1 && l.emptyEnds[f] {
+		loop.Body = loop.Body[:len(loop.Body)-1]
 	}
 	return loop
-}
-
-// withoutEmptyGroup returns the body of a last iteration, which waits for copies, without the commit at its end: the group
-// is empty, so that the waits of later iterations count as many ([lowering.landInTurn]).
-func (l *lowering) withoutEmptyGroup(b kir.Block) kir.Block {
-	last := len(b) - 1
-	_, waits := b[0].(kir.AsyncWait)
-	if _, commits := b[last].(kir.AsyncCommit); waits && commits {
-		return b[:last]
-	}
-	return b
 }
 
 // copied makes copies of statements, with loops and registers of their own.

@@ -588,6 +588,19 @@ output %3
 tv4.set_memory_type(shared)
 inline_at(tv4, 1, False, [tv4])
 `},
+	// Iterations of copies to elements that are not known to differ wait for each other; the last one, a loop of its own,
+	// closes its group as those do that read what they wait for.
+	{"group of a last iteration that waits and copies", `%0 = tensor i32 [33, 6] contiguity=[yes, yes]
+%1 = tensor i32 [33, 7] contiguity=[no, yes]
+%2 = take_along_axis %0, %1 dim=1
+output %2
+`, [][]int64{{33, 6}, {33, 7}}, `tv3 = tv1.cache_after(cp_async)
+tv3.set_memory_type(shared)
+tv2.merge(0, 1)
+tv2.split(0, 4, False)
+transform_like(tv2, [tv1, tv3, tv0])
+tv3.set_allocation_domain([tv3.logical[1], tv3.logical[0]], True)
+`},
 }
 
 func TestRegressions(t *testing.T) {
