@@ -505,6 +505,9 @@ func (c *context) foreign(test func(class core.AxisID, value index) scalar.ID, s
 		return nil
 	}
 	mine := c.tensor.mine
+	makes := c.makers(mine)
+	ours := maps.Clone(mine)
+	maps.Copy(ours, makes)
 	known := func(a core.AxisID) bool { _, ok := v[a]; return ok }
 	unknown := func(a core.AxisID) bool { return !known(a) }
 	var later []int // relations that lack nothing but axes of one element
@@ -517,7 +520,7 @@ func (c *context) foreign(test func(class core.AxisID, value index) scalar.ID, s
 			r := &c.graph.relation[k]
 			stops := func(a core.AxisID) bool { return known(a) && mine[a] || unknown(a) && !c.isOne(a) }
 			switch {
-			case r.moves || slices.ContainsFunc(r.out, stops) || !slices.ContainsFunc(r.in, unknown) || c.saysAgain(k, mine, known):
+			case r.moves || slices.ContainsFunc(r.out, stops) || !slices.ContainsFunc(r.in, unknown) || c.saysAgain(k, ours, known):
 				continue
 			case slices.ContainsFunc(r.out, unknown) && !isLast:
 				later = append(later, k)
@@ -538,7 +541,7 @@ func (c *context) foreign(test func(class core.AxisID, value index) scalar.ID, s
 			}
 		}
 	}
-	own, makes := c.ownReach(), c.makers(mine)
+	own := c.ownReach()
 	var tests []scalar.ID
 	for _, class := range slices.Sorted(maps.Keys(leaf)) {
 		if leaf[class] && (!mine[class] && !makes[class] || own[class]) {
@@ -550,7 +553,9 @@ func (c *context) foreign(test func(class core.AxisID, value index) scalar.ID, s
 
 // saysAgain reports whether what relation k leads back to says no more than what else does: of several reshapes to one axis,
 // as of 33 by 4 and of 66 by 2 elements, one tells what the parts of its index are, that which has parts of mine if there is one,
-// and what is made of known parts is known by them.
+// and what is made of known parts is known by them. But where a walk from the parts comes to none of mine and one from what they
+// make does, the latter is to be followed: of 8 by 4 elements that are a reshape of 16 by 2, both parts are 0 for one of the 16 alone.
+// mine has what makes axes of the tensor, too.
 func (c *context) saysAgain(k int, mine map[core.AxisID]bool, known func(core.AxisID) bool) bool {
 	r := &c.graph.relation[k]
 	makes := func(m int, whole core.AxisID) bool {
@@ -559,7 +564,8 @@ func (c *context) saysAgain(k int, mine map[core.AxisID]bool, known func(core.Ax
 	}
 	if len(r.in) == 1 {
 		return slices.ContainsFunc(c.graph.touching[r.in[0]], func(m int) bool {
-			return makes(m, r.in[0]) && !slices.ContainsFunc(c.graph.relation[m].in, func(a core.AxisID) bool { return !known(a) })
+			return makes(m, r.in[0]) && !slices.ContainsFunc(c.graph.relation[m].in, func(a core.AxisID) bool { return !known(a) }) &&
+				(c.stemsFrom(m, mine) || !c.leadsTo(r.in[0], mine))
 		})
 	}
 	if len(r.out) > 1 {
@@ -573,20 +579,31 @@ func (c *context) saysAgain(k int, mine map[core.AxisID]bool, known func(core.Ax
 			first = m
 		}
 	}
-	return first != k
+	return first != k || !c.stemsFrom(k, mine) && c.leadsTo(r.out[0], mine)
 }
 
-// stemsFrom reports whether relation k leads back to one of mine.
+// leadsTo reports whether a relation that makes class leads back to one of mine.
+func (c *context) leadsTo(class core.AxisID, mine map[core.AxisID]bool) bool {
+	return slices.ContainsFunc(c.graph.touching[class], func(m int) bool {
+		r := &c.graph.relation[m]
+		return !r.moves && slices.Contains(r.out, class) && c.stemsFrom(m, mine)
+	})
+}
+
+// stemsFrom reports whether relation k leads back to one of mine, other than through what it makes.
 func (c *context) stemsFrom(k int, mine map[core.AxisID]bool) bool {
 	seen := map[core.AxisID]bool{}
+	for _, a := range c.graph.relation[k].out {
+		seen[a] = true
+	}
 	var from func(k int) bool
 	from = func(k int) bool {
 		return slices.ContainsFunc(c.graph.relation[k].in, func(a core.AxisID) bool {
-			if mine[a] || seen[a] {
-				return mine[a]
+			if seen[a] {
+				return false
 			}
 			seen[a] = true
-			return slices.ContainsFunc(c.graph.touching[a], func(m int) bool {
+			return mine[a] || slices.ContainsFunc(c.graph.touching[a], func(m int) bool {
 				r := &c.graph.relation[m]
 				return !r.moves && slices.Contains(r.out, a) && from(m)
 			})

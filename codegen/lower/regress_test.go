@@ -40,6 +40,43 @@ inline_most()
 tv8.parallelize(1, grid_x)
 tv7.parallelize(0, block_y)
 `},
+	// What parts of an index make is followed where the writer's own axis lies behind that, and not behind the parts.
+	{"two shapes after one", `%0 = tensor i64 [16] contiguity=[yes]
+%1 = tensor i64 [1, 16, 2] contiguity=[none, yes, yes]
+%2 = reshape %1 new_shape=[16, 2]
+%3 = broadcast %0 is_broadcast_dim=[false, true]
+%4 = mul %2, %3
+%5 = reshape %2 new_shape=[8, 4]
+%6 = reshape %5 new_shape=[1, 16, 2]
+%7 = reshape %5 new_shape=[2, 4, 4]
+output %3
+output %4
+output %6
+output %7
+`, [][]int64{{16}, {1, 16, 2}}, `tv8 = tv3.cache_fork()
+transform_like(tv7, [tv1, tv0, tv3, tv8, tv2, tv4, tv5, tv6])
+inline_at(tv3, 3, False, [tv3])
+tv3.parallelize(1, grid_x)
+`},
+	// As above, and a third shape of one of the parts has no axis of the writer.
+	{"three shapes after one", `%0 = tensor i64 [16] contiguity=[yes]
+%1 = tensor i64 [1, 16, 2] contiguity=[none, yes, yes]
+%2 = tensor i64 [4, 2, 4] contiguity=[yes, yes, yes]
+%3 = reshape %1 new_shape=[16, 2]
+%4 = broadcast %0 is_broadcast_dim=[false, true]
+%5 = mul %3, %4
+%6 = reshape %3 new_shape=[8, 4]
+%7 = reshape %2 new_shape=[8, 4]
+%8 = add %6, %7
+%9 = reshape %8 new_shape=[2, 4, 4]
+output %4
+output %5
+output %9
+`, [][]int64{{16}, {1, 16, 2}, {4, 2, 4}}, `tv10 = tv4.cache_fork()
+transform_like(tv9)
+inline_at(tv4, 3, False, [tv4])
+tv4.parallelize(1, grid_x)
+`},
 	// All results of a reduction across threads are guarded where one has no room
 	// for points without an element.
 	{"results laid out differently", `%0 = tensor f32 [-1] contiguity=[yes]
