@@ -16,6 +16,7 @@ import (
 	"nvfuser_go/core"
 	"nvfuser_go/core/fusionfuzz"
 	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
 	"nvfuser_go/schedulers/outerpersistent"
 	"nvfuser_go/schedulers/persistence"
 	"nvfuser_go/schedulers/scheduler"
@@ -90,6 +91,25 @@ func TestSimulateKept(t *testing.T) {
 	}
 }
 
+// TestSimulateKeptOfGaps loads columns again whose rows begin where accesses are narrower than
+// what a thread has of them: copies that such addresses do not allow are refused, and no more.
+func TestSimulateKeptOfGaps(t *testing.T) {
+	text := strings.Replace(keptMoments, "[-1, -1] contiguity=[yes, yes]", "[-1, 24] contiguity=[no, yes]", 1)
+	for _, p := range []outerpersistent.Params{
+		{Lanes: 2, Rows: 4, Steps: 2, Blocks: 3, Kept: 2, Warm: 1},
+		{Lanes: 2, Rows: 4, Steps: 2, Blocks: 3, Near: true, Kept: 2},
+		{Lanes: 2, Rows: 4, Steps: 2, Blocks: 3, Warm: 2},
+	} {
+		p.Vector, p.Reload, p.Price = 4, true, persistence.Tight
+		for _, rows := range []int64{1, 24, 145} {
+			err := checkKept(t, text, []int64{rows, 24}, 1, p)
+			if !errors.As(err, new(*core.Unsupported)) && !errors.As(err, new(*schedule.Refused)) {
+				require.NoError(t, err, "%d rows, %v", rows, p)
+			}
+		}
+	}
+}
+
 // TestSimulateRounds has all blocks together hold a few columns after the others in shared memory.
 func TestSimulateRounds(t *testing.T) {
 	for _, c := range []struct {
@@ -132,8 +152,16 @@ func checkKept(t *testing.T, text string, sizes []int64, inputs int, p outerpers
 	require.NoError(t, err)
 	g, err := scheduler.Dense(f, bind)
 	require.NoError(t, err)
+	if strings.Contains(text, "[no, yes]") { // rows with gaps, so that accesses are narrower than what a thread has
+		for i := range x {
+			x[i].Strides = []int64{sizes[1] + 2, 1}
+			g.Inputs[i].Strides = x[i].Strides
+		}
+	}
 	s, err := outerpersistent.Scheduler{}.Apply(g, p)
-	require.NoError(t, err)
+	if err != nil {
+		return err
+	}
 	o := lower.Options{Cooperative: true, Alignment: func(core.ValID) int { return 16 }}
 	if p.Rounds { // which is not chosen where there is nothing
 		o.Promise = func(kir.HostValue) scalar.Facts { return scalar.Range(1, math.MaxInt64) }

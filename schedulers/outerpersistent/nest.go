@@ -27,9 +27,10 @@ type builder struct {
 	Params
 	a     *analysis
 	s     *schedule.Scheduled
-	types []schedule.Parallel       // of those loops
-	again []core.ValID              // inputs that later phases load again
-	ahead map[core.ValID]core.ValID // their copies in circular buffers, of the first phase
+	types []schedule.Parallel         // of those loops
+	again []core.ValID                // inputs that later phases load again
+	loads map[core.ValID][]core.ValID // copies() as long as all have the loops of types: narrower accesses add one
+	ahead map[core.ValID]core.ValID   // their copies in circular buffers, of the first phase
 
 	turned []turnedCopy
 }
@@ -170,11 +171,11 @@ func (b *builder) copies() map[core.ValID][]core.ValID {
 // cache has what is written, which memory then takes while blocks wait. So a batch norm took 79.3 / 73.3 us (second
 // cache dirty / clean) rather than 79.6 / 75.6.
 func (b *builder) stage() error {
-	b.ahead = map[core.ValID]core.ValID{}
+	b.ahead, b.loads = map[core.ValID]core.ValID{}, b.copies()
 	if b.Kept < 2 {
 		return nil
 	}
-	copies := b.copies()
+	copies := b.loads
 	for _, u := range b.again {
 		if len(copies[u]) < 2 {
 			continue
@@ -227,11 +228,10 @@ func (b *builder) keep() error {
 	if b.Kept+b.Warm == 0 || b.Rounds {
 		return nil
 	}
-	copies := b.copies()
 	for _, u := range b.again {
-		all := copies[u]
+		all := b.loads[u]
 		if v, ok := b.ahead[u]; ok {
-			all = []core.ValID{v, all[0]} // the first phase reads v
+			all = []core.ValID{v, all[1]} // the first phase reads v
 		}
 		if len(all) > 1 {
 			if err := b.s.Keep(all[1], all[0], b.steps()[0], b.Kept, b.Warm); err != nil {

@@ -201,3 +201,16 @@ def test_columns_are_normalised_as_images_of_one_pixel(rows: int, columns: int, 
     (out,) = simulate(fd, x)
     expected = (x - x.mean(0)) * torch.rsqrt(x.var(0, unbiased=False) + 1e-5)
     torch.testing.assert_close(out.view(rows, columns), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_columns_with_a_residual_in_gaps_have_a_kernel(offset: int):
+    """Rows of the residual begin where accesses are narrower than those of the other input."""
+    x = torch.empty(20000, 512, dtype=torch.bfloat16)
+    residual = torch.empty(20000, 516, dtype=torch.bfloat16)[:, offset : 512 + offset]
+    with FusionDefinition() as fd:
+        t, r = (fd.ops.cast(fd.from_pytorch(y), DataType.Float) for y in (x, residual))
+        t = fd.ops.add(t, r)
+        mean = fd.ops.mul(fd.ops.sum(t, [0], True), 1 / 20000)
+        fd.add_output(fd.ops.cast(fd.ops.sub(t, mean), DataType.BFloat16))
+    assert "__global__" in fd.cuda_code_for([x, residual])
