@@ -61,6 +61,7 @@ output %3
 // TestSimulateKept loads columns again of which the last iterations are in shared memory: for
 // as many iterations as are kept, fewer and more, and none.
 func TestSimulateKept(t *testing.T) {
+	cases := 0
 	for _, c := range []struct {
 		text   string
 		vector int64
@@ -82,6 +83,9 @@ func TestSimulateKept(t *testing.T) {
 			p.Vector, p.Reload, p.Price = c.vector, true, persistence.Tight
 			for _, rows := range []int64{0, 1, 5, 24, 100, 145} {
 				for _, columns := range []int64{2 * c.vector, 7 * c.vector} {
+					if cases++; testing.Short() && cases%5 != 1 {
+						continue
+					}
 					name := fmt.Sprintf("%d inputs, %dx%d, %v", c.inputs, rows, columns, p)
 					text := strings.ReplaceAll(c.text, "-1]", fmt.Sprintf("%d]", columns))
 					require.NoError(t, checkKept(t, text, []int64{rows, columns}, c.inputs, p), name)
@@ -112,6 +116,7 @@ func TestSimulateKeptOfGaps(t *testing.T) {
 
 // TestSimulateRounds has all blocks together hold a few columns after the others in shared memory.
 func TestSimulateRounds(t *testing.T) {
+	cases := 0
 	for _, c := range []struct {
 		text   string
 		vector int64
@@ -132,6 +137,9 @@ func TestSimulateRounds(t *testing.T) {
 					continue
 				}
 				for _, columns := range []int64{9 * c.vector, 16 * c.vector} {
+					if cases++; testing.Short() && cases%5 != 1 {
+						continue
+					}
 					name := fmt.Sprintf("%d inputs, %dx%d, %v", c.inputs, rows, columns, p)
 					text := strings.ReplaceAll(c.text, "-1]", fmt.Sprintf("%d]", columns))
 					require.NoError(t, checkKept(t, text, []int64{rows, columns}, c.inputs, p), name)
