@@ -51,9 +51,8 @@ class Operands:
             return Tensor(shape, dtype, (0.25, 0.9) if dtype in FLOATS + COMPLEXES else None, special=False)
         # torch's lerp multiplies and adds at once: it does not overflow where a product does. Beside Double that was
         # seen of Float with Float8_e8m0fnu, which reaches as far.
-        special = "mild" if self.row["name"] == "lerp" else True
         # The divisor of a share is a sum, of which the reciprocal is a normal number: nothing is said of others.
-        special = special and self.row["name"] != "_exp_share"
+        special = {"lerp": "mild", "_exp_share": False}.get(self.row["name"], True)
         return Tensor(shape, dtype, self.values(i, dtype), special)
 
     def case(self, shapes: list, dtypes: list, **options) -> Case:
