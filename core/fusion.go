@@ -170,6 +170,18 @@ func (f *Fusion) Val(id ValID) *Val { return &f.vals[id] }
 // Expr returns the expression of id; it is valid until the next one is made.
 func (f *Fusion) Expr(id ExprID) *Expr { return &f.exprs[id] }
 
+// DefinedBy returns the expression that defines the tensor a, if it is of op, else nil; it
+// is valid until the next one is made.
+func (f *Fusion) DefinedBy(a Arg, op *OpInfo) *Expr {
+	if a.Kind != TensorArg || f.vals[a.Tensor].Def == NoExpr {
+		return nil
+	}
+	if e := f.Expr(f.vals[a.Tensor].Def); e.Op == op {
+		return e
+	}
+	return nil
+}
+
 // Axis returns the axis of id; it is valid until the next one is made.
 func (f *Fusion) Axis(id AxisID) *Axis { return &f.axes[id] }
 

@@ -48,7 +48,7 @@ func (f *Fusion) twoPassExponentials(e *Expr, shares []Expr) (largest ValID, err
 	sum := apply(SumOp, TensorOf(exponentials), dims)
 	reciprocal := apply(ReciprocalOp, TensorOf(sum))
 	for _, x := range shares {
-		along := f.definition(x.Args[1], BroadcastOp).Args[1]
+		along := f.DefinedBy(x.Args[1], BroadcastOp).Args[1]
 		replace(x.Out[0], apply(MulOp, TensorOf(exponentials), TensorOf(apply(BroadcastOp, TensorOf(reciprocal), along))))
 	}
 	replace(e.Out[1], sum)
@@ -62,24 +62,13 @@ func (f *Fusion) sharesOf(e *Expr) (shares []Expr) {
 		if x.Op != ExpShareOp || len(shares) > 0 && x.Args[0].Tensor != shares[0].Args[0].Tensor {
 			continue
 		}
-		by, distance := f.definition(x.Args[1], BroadcastOp), f.definition(x.Args[0], SubOp)
+		by, distance := f.DefinedBy(x.Args[1], BroadcastOp), f.DefinedBy(x.Args[0], SubOp)
 		if by == nil || by.Args[0].Tensor != e.Out[1] || distance == nil || distance.Args[0].Kind != TensorArg || distance.Args[0].Tensor != e.Args[0].Tensor {
 			continue
 		}
-		if from := f.definition(distance.Args[1], BroadcastOp); from != nil && from.Args[0].Tensor == e.Out[0] {
+		if from := f.DefinedBy(distance.Args[1], BroadcastOp); from != nil && from.Args[0].Tensor == e.Out[0] {
 			shares = append(shares, x)
 		}
 	}
 	return shares
-}
-
-// definition returns the expression of op that defines a; nil: none does.
-func (f *Fusion) definition(a Arg, op *OpInfo) *Expr {
-	if a.Kind != TensorArg || f.vals[a.Tensor].Def == NoExpr {
-		return nil
-	}
-	if e := &f.exprs[f.vals[a.Tensor].Def]; e.Op == op {
-		return e
-	}
-	return nil
 }

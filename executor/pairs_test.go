@@ -87,12 +87,9 @@ func randomPairs(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
 		if !hasGaps[i] {
 			continue
 		}
-		in, step := &c.Inputs[i], int64(1)
-		for d := rank - 1; d >= 0; d-- {
-			in.Strides[d] = step
-			step *= in.Array.Shape[d] + []int64{0, 1, 8}[r.IntN(3)]
-		}
-		in.Storage, in.Offset = step+1, r.Int64N(2)
+		in := &c.Inputs[i]
+		in.Storage = widen(r, in) + 1
+		in.Offset = r.Int64N(2)
 	}
 	return c
 }

@@ -116,12 +116,8 @@ func randomScan(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
 	f.Freeze()
 	c := &fusionfuzz.Case{Fusion: f, Inputs: fusionfuzz.Inputs(f, r.Uint64(), sizes, other)}
 	if hasGaps {
-		in, step := &c.Inputs[0], int64(1)
-		for d := len(in.Strides) - 1; d >= 0; d-- {
-			in.Strides[d] = step
-			step *= in.Array.Shape[d] + []int64{0, 1, 8}[r.IntN(3)]
-		}
-		in.Storage = step
+		in := &c.Inputs[0]
+		in.Storage = widen(r, in)
 	}
 	return c
 }

@@ -122,15 +122,21 @@ func randomTranspose(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
 		if !gaps[i] {
 			continue
 		}
-		in, step := &c.Inputs[i], int64(1)
-		for d := len(in.Strides) - 1; d >= 0; d-- {
-			in.Strides[d] = step
-			step *= in.Array.Shape[d] + []int64{0, 1, 8}[r.IntN(3)]
-		}
-		in.Storage = step + 1
+		in := &c.Inputs[i]
+		in.Storage = widen(r, in) + 1
 		in.Offset = r.Int64N(2)
 	}
 	return c
+}
+
+// widen leaves gaps of 0, 1 or 8 elements behind each dimension of in, and returns how many it has with them.
+func widen(r *rand.Rand, in *fusionfuzz.Input) int64 {
+	step := int64(1)
+	for d := len(in.Strides) - 1; d >= 0; d-- {
+		in.Strides[d] = step
+		step *= in.Array.Shape[d] + []int64{0, 1, 8}[r.IntN(3)]
+	}
+	return step
 }
 
 // TestDeviceTransposes has random transposes planned for a device of one processor, for which

@@ -76,7 +76,7 @@ func isShare(f *core.Fusion, e *core.Expr, sums map[core.ValID]core.ValID) bool 
 		return false
 	}
 	_, m, dims := exponential(f, e.Args[0])
-	by := defined(f, e.Args[1], core.BroadcastOp)
+	by := f.DefinedBy(e.Args[1], core.BroadcastOp)
 	if dims == nil || by == nil || !broadcasts(by, dims) {
 		return false
 	}
@@ -88,11 +88,11 @@ func isShare(f *core.Fusion, e *core.Expr, sums map[core.ValID]core.ValID) bool 
 // dims, which are nil if not. Casts of both to the type that is computed in lose
 // nothing, and may stand anywhere between.
 func exponential(f *core.Fusion, a core.Arg) (x, m core.ValID, dims []int64) {
-	exp := defined(f, a, core.ExpOp)
+	exp := f.DefinedBy(a, core.ExpOp)
 	if exp == nil {
 		return
 	}
-	sub := defined(f, exp.Args[0], core.SubOp)
+	sub := f.DefinedBy(exp.Args[0], core.SubOp)
 	if sub == nil || sub.Args[0].Kind != core.TensorArg || sub.Args[1].Kind != core.TensorArg {
 		return
 	}
@@ -100,12 +100,12 @@ func exponential(f *core.Fusion, a core.Arg) (x, m core.ValID, dims []int64) {
 	if t != dtype.Float && t != dtype.Double {
 		return
 	}
-	broadcast := defined(f, core.TensorOf(uncast(f, sub.Args[1].Tensor, t)), core.BroadcastOp)
+	broadcast := f.DefinedBy(core.TensorOf(uncast(f, sub.Args[1].Tensor, t)), core.BroadcastOp)
 	if broadcast == nil {
 		return
 	}
 	m = uncast(f, broadcast.Args[0].Tensor, t)
-	largest := defined(f, core.TensorOf(m), core.MaxOp)
+	largest := f.DefinedBy(core.TensorOf(m), core.MaxOp)
 	if largest == nil || !broadcasts(broadcast, largest.Args[1].Ints) {
 		return
 	}
@@ -126,21 +126,10 @@ func broadcasts(e *core.Expr, dims []int64) bool {
 	return true
 }
 
-// defined returns the expression that computes a, if it is of op.
-func defined(f *core.Fusion, a core.Arg, op *core.OpInfo) *core.Expr {
-	if a.Kind != core.TensorArg || f.Val(a.Tensor).Def == core.NoExpr {
-		return nil
-	}
-	if e := f.Expr(f.Val(a.Tensor).Def); e.Op == op {
-		return e
-	}
-	return nil
-}
-
 // uncast returns what v, of type t, is cast from, if that is of 16 bits: its maximum
 // is that of v.
 func uncast(f *core.Fusion, v core.ValID, t dtype.Type) core.ValID {
-	e := defined(f, core.TensorOf(v), core.CastOp)
+	e := f.DefinedBy(core.TensorOf(v), core.CastOp)
 	if e == nil || t != dtype.Float || f.Val(v).DType != t {
 		return v
 	}
