@@ -175,14 +175,13 @@ func (b *builder) stage() error {
 	if b.Kept < 2 {
 		return nil
 	}
-	copies := b.loads
 	for _, u := range b.again {
-		if len(copies[u]) < 2 {
+		if len(b.loads[u]) < 2 {
 			continue
 		}
-		first := copies[u][:1]
+		first := b.loads[u][:1]
 		if b.Rounds {
-			first = copies[u]
+			first = b.loads[u]
 		}
 		v, err := b.s.CacheAfter(u, first)
 		if err != nil {

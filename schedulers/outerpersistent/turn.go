@@ -146,21 +146,20 @@ func (b *builder) turnInputs() error {
 	if b.Turn == 0 {
 		return nil
 	}
-	copies := b.copies()
 	for _, x := range b.a.turnings {
 		t := &b.a.space.Tensors[x.tensor]
 		if t.IsOutput {
 			continue
 		}
 		u := b.s.Fusion().Inputs()[t.Place]
-		if len(copies[u]) == 0 {
+		if len(b.loads[u]) == 0 {
 			continue
 		}
-		v, err := b.s.CacheAfter(u, copies[u])
+		v, err := b.s.CacheAfter(u, b.loads[u])
 		if err != nil {
 			return err
 		}
-		refusals, err := b.s.TransformLike(copies[u][0], []core.ValID{v})
+		refusals, err := b.s.TransformLike(b.loads[u][0], []core.ValID{v})
 		if err := scheduler.Follow(name, refusals, err); err != nil {
 			return err
 		}
