@@ -165,6 +165,7 @@ func newPrinter(k *kir.Kernel, o Options) *printer {
 			p.inWords[m.Dst.Buffer] = b.Registers && b.DType == dtype.BFloat16 && b.Align >= 4 && k.Scalars.Facts(b.Size).Divisor%2 == 0
 		}
 	})
+	p.keepBytes()
 	if p.needsDefined() {
 		p.initial = " = {}"
 	}

@@ -111,6 +111,10 @@ func (p *printer) render(v *kir.Value) text {
 func (p *printer) storedValue(id kir.ValueID) text {
 	v := &p.k.Values[id]
 	c := cppTypes[v.DType]
+	if from := p.copiedBool(id); from != nil && !p.asBool[from.Access.Buffer] && p.uses[id] <= 1 {
+		raw, _ := p.loaded(&from.Access)
+		return raw
+	}
 	if p.uses[id] > 1 || c.convert == "" {
 		return p.toStored(v.DType, p.value(id))
 	}
