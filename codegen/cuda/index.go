@@ -1,7 +1,9 @@
 package cuda
 
 import (
+	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 
@@ -236,6 +238,13 @@ func (p *printer) division(op scalar.Op, args []scalar.ID) text {
 			return p.infix("/", args)
 		}
 		return p.infix("%", args)
+	}
+	if n, isConst := t.ConstInt(args[1]); isConst && bits.OnesCount64(uint64(n)) == 1 && n > 0 { // bits round down below 0 too
+		x := p.index(args[0])
+		if op == scalar.FloorDiv {
+			return text{code: fmt.Sprintf("%s >> %d", x.within(levelMul), bits.TrailingZeros64(uint64(n))), level: levelShift}
+		}
+		return text{code: fmt.Sprintf("%s & %d", x.within(levelMul), n-1), level: levelBitAnd}
 	}
 	if op == scalar.FloorDiv {
 		p.need("floorDiv")
