@@ -186,6 +186,8 @@ func TestDeviceLargeTransposes(t *testing.T) {
 	const added = transposed + "%%2 = tensor %[1]s [-1, -1] contiguity=[yes, yes]\n%%3 = add %%1, %%2\noutput %%3\n"
 	const addedNarrow = transposed + "%%2 = tensor %[1]s [-1, -1] contiguity=[yes, yes]\n%%3 = cast %%1 dtype=f32\n%%4 = cast %%2 dtype=f32\n" +
 		"%%5 = add %%3, %%4\n%%6 = cast %%5 dtype=%[1]s\noutput %%6\n"
+	const reversed = "%%0 = tensor %s [-1, -1, -1] contiguity=[yes, yes, yes]\n%%1 = permute %%0 dims=[2, 1, 0]\n%%2 = set %%1\noutput %%2\n"
+	const images = "%%0 = tensor %s [-1, -1, -1, -1] contiguity=[yes, yes, yes, yes]\n%%1 = permute %%0 dims=[0, 2, 3, 1]\n%%2 = set %%1\noutput %%2\n"
 	odd := [][]int64{{497, 507}, {481, 505}, {496, 385}}
 	for _, x := range []struct {
 		kind, text, choice string
@@ -199,6 +201,12 @@ func TestDeviceLargeTransposes(t *testing.T) {
 		{"f32", added, "tiles of 64 by 64, 256 threads", odd},
 		{"bf16", alone, "tiles of 128 by 128, 256 threads", [][]int64{{488, 512}, {504, 384}}}, // rows written from within sectors
 		{"f32", alone, "tiles of 64 by 128, 256 threads", [][]int64{{492, 504}, {500, 388}}},
+		{"bf16", alone, "swizzled, given up last, rows aligned by 16", [][]int64{{497, 513}, {387, 499}}},
+		{"bool", alone, "swizzled, given up last, rows aligned by 16", [][]int64{{499, 499}}},
+		{"f32", alone, "swizzled, given up last, rows aligned by 8", [][]int64{{497, 507}}},
+		{"bf16", reversed, "rows aligned by 16", [][]int64{{131, 3, 131}, {141, 2, 130}}},
+		{"f32", reversed, "rows aligned by 8", [][]int64{{131, 3, 131}}},
+		{"bf16", images, "swizzled, given up last, rows aligned by 16", [][]int64{{2, 129, 15, 15}}},
 	} {
 		for _, sizes := range x.shapes {
 			f, err := core.Parse(fmt.Sprintf(x.text, x.kind))

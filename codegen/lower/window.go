@@ -12,6 +12,9 @@ import (
 // windowBytes are those that a thread loads of a window at a time.
 const windowBytes = 16
 
+// bankBytes are those of a bank of shared memory.
+const bankBytes = 4
+
 // A window is what a block has in shared memory of an input: a box, of which the rows lie
 // along the innermost axis of the input in memory. As a row may begin anywhere, a block
 // loads the aligned vectors that have its elements, to where they are aligned as well: the
@@ -32,6 +35,7 @@ type window struct {
 	pitch, phase index        // of rows in shared memory: distance, and where the first one begins
 	isAlone      bool         // nothing else is loaded
 	gap          int64        // elements left out after as many rows as a vector has elements
+	word         int64        // elements of 4 bytes, if those of a vector are permuted by its row; else 0
 }
 
 // A windowAxis is some axes of an input next to each other that memory goes on along without a
@@ -129,6 +133,11 @@ func (l *lowering) newWindow(v core.ValID) error {
 		w.gap = w.width // else these rows are whole passes of all banks apart: vectors of a column would lie in one
 	}
 	w.pitch = l.t.Add(l.t.Int(w.vectors*w.width), step)
+	if l.s.SwizzlesWindow(v) {
+		if w.word = bankBytes / int64(from.DType.Size()); w.word == 0 || l.s.CopyKind(v) == schedule.AsyncCopy {
+			return l.refuse("window", v, "%s holds a window that is swizzled, and is copied asynchronously or has elements of more than %d bytes", name, bankBytes)
+		}
+	}
 	w.phase = l.t.Mod(w.access(l, w.origin, 1).Index, width)
 	// Vectors begin up to their width before the first element of a row.
 	last := l.t.Facts(w.phase).Hi + (w.vectors+1)*w.width + (w.rows-1)/w.width*w.gap
@@ -276,7 +285,30 @@ func (w *window) place(l *lowering, coords []index) []index {
 	if w.row >= 0 {
 		row = l.t.Sub(coords[w.row], w.origin[w.row])
 	}
-	return []index{row, l.t.Add(l.t.Add(w.phase, l.t.Int(w.width)), l.t.Add(w.gaps(l, row), l.t.Sub(coords[column], w.origin[column])))}
+	at := l.t.Add(l.t.Add(w.phase, l.t.Int(w.width)), l.t.Add(w.gaps(l, row), l.t.Sub(coords[column], w.origin[column])))
+	return []index{row, l.t.Add(at, w.moved(l, row, l.t.Add(l.t.Mul(row, w.pitch), at)))}
+}
+
+// moved returns by how much an element of a row, which is at the given place of shared memory else, lies elsewhere as words are
+// permuted. It does not change from one vector of a row to the next.
+func (w *window) moved(l *lowering, row, at index) index {
+	if w.word == 0 {
+		return l.t.Int(0)
+	}
+	k := l.t.FloorDiv(l.t.Mod(at, l.t.Int(w.width)), l.t.Int(w.word))
+	return l.t.Mul(l.t.Int(w.word), l.t.Sub(l.t.Xor(k, l.t.Mod(row, l.t.Int(w.width/w.word))), k))
+}
+
+// stores emits the store of a vector of w in registers, from, at p.
+func (w *window) stores(l *lowering, p piece, to, from kir.BufferID, i index) {
+	width := w.width
+	if w.word > 0 {
+		width = w.word
+	}
+	for k := int64(0); k < w.width; k += width {
+		at := l.t.Add(p.to[1], l.t.Add(l.t.Int(k), w.moved(l, p.to[0], l.t.Int(k))))
+		l.b.Add(kir.Move{Dst: l.b.Vector(int(width), to, p.to[0], at), Src: l.b.Vector(int(width), from, i, l.t.Int(k))})
+	}
 }
 
 // gaps returns the elements left out before a row.
@@ -328,7 +360,7 @@ func (l *lowering) load(v core.ValID, w *window) error {
 		})
 		each(kir.UnrollFull, func(i index, p piece) { // also of those with no element, what is undefined
 			l.b.If(p.isIn, func() {
-				l.b.Add(kir.Move{Dst: l.b.Vector(int(w.width), l.buffers[v], p.to...), Src: l.b.Vector(int(w.width), id, i, l.t.Int(0))})
+				w.stores(l, p, l.buffers[v], id, i)
 			}, nil)
 		})
 	}
@@ -446,7 +478,7 @@ func (l *lowering) loadSingly(v core.ValID, w *window, p *piece, cond scalar.ID)
 			at := slices.Clone(p.from)
 			at[column] = l.t.Add(at[column], i)
 			l.b.If(l.t.And(l.t.Le(l.t.Int(0), at[column]), l.t.Lt(at[column], w.columns())), func() {
-				l.b.Store(l.loadFrom(w.access(l, at, 1)), l.buffers[v], p.to[0], l.t.Add(p.to[1], i))
+				l.b.Store(l.loadFrom(w.access(l, at, 1)), l.buffers[v], p.to[0], l.t.Add(p.to[1], l.t.Add(i, w.moved(l, p.to[0], i))))
 			}, nil)
 		})
 	}, nil)

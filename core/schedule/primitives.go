@@ -94,10 +94,10 @@ var table = []Primitive{
 	{Name: "hold_packed", Method: true,
 		Does: "Lets each loop that reads the tensor, which is in registers, take its elements from there, so that what an earlier loop made of them is not kept in more registers.",
 		do:   func(c *call) error { return c.s.HoldPacked(c.tensor) }},
-	{Name: "hold_window", Method: true,
+	{Name: "hold_window", Method: true, Parameters: parameters{defaultFlag("swizzled", false)},
 		Does: "Lets the tensor, a copy of an input in shared memory, hold all elements of each row from the first to the last that a block has, " +
-			"which its threads load together, 16 bytes at a time, wherever the rows begin.",
-		do: func(c *call) error { return c.s.HoldWindow(c.tensor) }},
+			"which its threads load together, 16 bytes at a time, wherever the rows begin. If it is swizzled, word k of these, of 4 bytes, lies where word k^(r % 4) of row r would.",
+		do: func(c *call) error { return c.s.HoldWindow(c.tensor, c.flag("swizzled")) }},
 	{Name: "keep", Method: true, Parameters: parameters{required("earlier", TensorParameter), required("loop", IntegerParameter), required("kept", IntegerParameter), optional("warm", IntegerParameter)},
 		Does: "Lets the tensor, a copy of one in global memory, take the elements of the last kept iterations of its loop axis at place loop from shared memory, " +
 			"where earlier, a copy of the same, leaves them. The loop runs from the last iteration to the first; those of warm iterations before are to stay in the second cache.",

@@ -106,19 +106,20 @@ type Keeping struct {
 // A tensor is what is decided about one tensor. Its loop domain is in the
 // Fusion's Domain.
 type tensor struct {
-	alloc     []core.AxisID // nil: as the fusion says
-	contig    []core.Tri
-	memory    Memory
-	position  int // leftmost loop axes that it is computed in together with its consumers
-	copyKind  CopyKind
-	cacheHint CacheHint
-	swizzle   []Swizzle
-	buffering Buffering
-	inFloat   bool          // numbers of elements as float32
-	alike     []core.AxisID // along which memory has one element
-	packed    bool          // later readers take the elements from where they are held
-	window    bool          // its elements are those of a box that a block loads
-	keeping   Keeping
+	alloc         []core.AxisID // nil: as the fusion says
+	contig        []core.Tri
+	memory        Memory
+	position      int // leftmost loop axes that it is computed in together with its consumers
+	copyKind      CopyKind
+	cacheHint     CacheHint
+	swizzle       []Swizzle
+	buffering     Buffering
+	inFloat       bool          // numbers of elements as float32
+	alike         []core.AxisID // along which memory has one element
+	packed        bool          // later readers take the elements from where they are held
+	window        bool          // its elements are those of a box that a block loads
+	windowSwizzle bool          // of which words are permuted
+	keeping       Keeping
 }
 
 // A Scheduled is a fusion and how it is computed. It is used by one goroutine.
@@ -199,7 +200,7 @@ func (s *Scheduled) takeMapping() *Mapping {
 
 func (t *tensor) equal(o *tensor) bool {
 	return (t.alloc == nil) == (o.alloc == nil) && slices.Equal(t.alloc, o.alloc) && slices.Equal(t.contig, o.contig) && t.memory == o.memory &&
-		t.position == o.position && t.copyKind == o.copyKind && t.cacheHint == o.cacheHint && slices.Equal(t.swizzle, o.swizzle) && t.buffering == o.buffering && t.packed == o.packed && t.inFloat == o.inFloat && slices.Equal(t.alike, o.alike) && t.window == o.window && t.keeping == o.keeping
+		t.position == o.position && t.copyKind == o.copyKind && t.cacheHint == o.cacheHint && slices.Equal(t.swizzle, o.swizzle) && t.buffering == o.buffering && t.packed == o.packed && t.inFloat == o.inFloat && slices.Equal(t.alike, o.alike) && t.window == o.window && t.windowSwizzle == o.windowSwizzle && t.keeping == o.keeping
 }
 
 // grow makes room for what was added to the fusion.
@@ -294,6 +295,7 @@ func (s *Scheduled) Buffering(v core.ValID) Buffering { return s.tensors[v].buff
 func (s *Scheduled) Keeping(v core.ValID) Keeping     { return s.tensors[v].keeping }
 func (s *Scheduled) HoldsPacked(v core.ValID) bool    { return s.tensors[v].packed }
 func (s *Scheduled) HoldsWindow(v core.ValID) bool    { return s.tensors[v].window }
+func (s *Scheduled) SwizzlesWindow(v core.ValID) bool { return s.tensors[v].windowSwizzle }
 func (s *Scheduled) kind(a core.AxisID) core.AxisKind { return s.f.Axis(a).Kind }
 func (s *Scheduled) extent(a core.AxisID) scalar.ID   { return s.f.Axis(a).Extent }
 func (s *Scheduled) isInput(v core.ValID) bool        { return s.f.Val(v).Input }

@@ -157,6 +157,7 @@ func TestScriptErrors(t *testing.T) {
 		{"tv1.hold_window()", "line 1: hold_window(): tv1 is not a copy of an input in shared memory"},
 		{"tv5 = tv0.cache_after()\ntv5.set_memory_type(shared)\ntv5.hold_window()\ntv5.circular_buffer(2)", "line 4: circular_buffer(): tv5 holds a window, of which there is one"},
 		{"tv5 = tv0.cache_after()\ntv5.set_memory_type(shared)\ntv5.circular_buffer(2)\ntv5.hold_window()", "line 4: hold_window(): tv5 has an allocation domain, a swizzle or a circular buffer of its own: a window lies as the input does"},
+		{"tv1.hold_window(swizzled=1)", "line 1: hold_window(): swizzled must be a bool, got 1"},
 		{"tv5 = tv0.cache_after()\ntv5.set_memory_type(shared)\ntv5.hold_window()\ntv5.set_memory_type(local)", "line 4: set_memory_type(): tv5 holds a window, which is in shared memory"},
 		{"tv5 = tv0.cache_after()\ntv5.set_memory_type(shared)\ntv5.hold_window()\ntv5.set_allocation_domain([tv5.loop[0], tv5.loop[1]], [True, True])", "line 4: set_allocation_domain(): tv5 holds a window, which lies as the input does"},
 		{"tv1.hold_packed()\ntv1.set_memory_type(shared)", "line 2: set_memory_type(): tv1 is held packed in registers"},

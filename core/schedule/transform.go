@@ -578,11 +578,13 @@ func (s *Scheduled) HoldPacked(v core.ValID) error {
 // row all elements from the first to the last that a block has in the loops of v, and those
 // beside them that lie in the same 16 bytes. The threads of a block load it together,
 // 16 bytes at a time, whatever the loops of v that are not of blocks; the rows may begin anywhere.
-func (s *Scheduled) HoldWindow(v core.ValID) error {
+// If it is swizzled, word k of 4 bytes of such 16 lies where word k^r would, r being the number of
+// the row modulo 4: words of columns, of rows that begin elsewhere each, lie in other banks so.
+func (s *Scheduled) HoldWindow(v core.ValID, swizzled bool) error {
 	if why := s.noWindow(v); why != "" {
 		return core.InvalidArgumentf("hold_window(): %s", why)
 	}
-	s.tensors[v].window = true
+	s.tensors[v].window, s.tensors[v].windowSwizzle = true, swizzled
 	return nil
 }
 

@@ -7,7 +7,7 @@ import "slices"
 func (p *Space) Inner(t *Tensor) int {
 	inner := -1
 	for k, n := range p.Extents {
-		if step := t.step(k); n > 1 && step > 0 && (inner < 0 || step < t.step(inner)) {
+		if step := t.Step(k); n > 1 && step > 0 && (inner < 0 || step < t.Step(inner)) {
 			inner = k
 		}
 	}
@@ -18,7 +18,7 @@ func (p *Space) Inner(t *Tensor) int {
 // -1 if there is none.
 func (p *Space) Outside(t *Tensor, k int) int {
 	for j, n := range p.Extents {
-		if j != k && n > 1 && t.step(j) > 0 && t.GoesOn(j, k) {
+		if j != k && n > 1 && t.Step(j) > 0 && t.GoesOn(j, k) {
 			return j
 		}
 	}
@@ -52,7 +52,7 @@ func (p *Space) IsPiece(t *Tensor) bool {
 // to before end.
 func (p *Space) IsAlong(t *Tensor, from, end int) bool {
 	for k := from; k < end; k++ {
-		if p.Extents[k] > 1 && t.step(k) == 0 {
+		if p.Extents[k] > 1 && t.Step(k) == 0 {
 			return false
 		}
 	}

@@ -73,7 +73,7 @@ func (p *Space) repeats(t *Tensor) (all []Range) {
 	}
 	for k := 0; k < len(p.Extents); k++ {
 		begin := k
-		for k < len(p.Extents) && t.step(k) == 0 {
+		for k < len(p.Extents) && t.Step(k) == 0 {
 			k++
 		}
 		if p.Size(begin, k) > 1 && t.within(k) > 1 {

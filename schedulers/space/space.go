@@ -306,8 +306,8 @@ func (t *Tensor) IsResized() bool { return t.resized != core.NoVal }
 // IsTable reports whether t is an input as one operation reads it at positions that an index says.
 func (t *Tensor) IsTable() bool { return t.isTable }
 
-// step returns the distance of neighbours along place k, 0 if they are one.
-func (t *Tensor) step(k int) int64 {
+// Step returns the distance of neighbours along place k, 0 if they are one.
+func (t *Tensor) Step(k int) int64 {
 	for i := len(t.along[k]) - 1; i >= 0; i-- {
 		if x := t.along[k][i]; x.extent > 1 {
 			return x.stride
@@ -341,7 +341,7 @@ func (p *Space) sort() {
 		votes[i] = make([]int64, n)
 		for j := range n {
 			for k := range p.Tensors {
-				if t := &p.Tensors[k]; !t.isOpaque && t.step(i) > t.step(j) && t.step(j) > 0 {
+				if t := &p.Tensors[k]; !t.isOpaque && t.Step(i) > t.Step(j) && t.Step(j) > 0 {
 					votes[i][j] += t.Elements() * t.Bytes
 				}
 			}
@@ -354,10 +354,10 @@ func (p *Space) sort() {
 	for k := range p.Tensors {
 		if t := &p.Tensors[k]; t.Val == p.Reference && t.IsOutput {
 			slices.SortStableFunc(left, func(i, j int) int {
-				if t.step(i) == 0 || t.step(j) == 0 {
+				if t.Step(i) == 0 || t.Step(j) == 0 {
 					return 0
 				}
-				return cmp.Compare(t.step(j), t.step(i))
+				return cmp.Compare(t.Step(j), t.Step(i))
 			})
 		}
 	}

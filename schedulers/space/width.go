@@ -380,7 +380,7 @@ func (p *Space) Traffic(e int64) (read, moved int64) {
 // to before end.
 func (t *Tensor) IsConstant(from, end int) bool {
 	for k := from; k < end; k++ {
-		if t.step(k) != 0 {
+		if t.Step(k) != 0 {
 			return false
 		}
 	}

@@ -193,7 +193,7 @@ func (b *builder) window(v core.ValID) error {
 		}
 	}
 	b.exchanges = append(b.exchanges, exchange{moved: core.NoVal, turned: core.NoVal, tile: tile, read: read})
-	return b.s.HoldWindow(tile)
+	return b.s.HoldWindow(tile, b.Swizzle)
 }
 
 // referenceLoops returns the tensor of near loops that has all axes of the space.

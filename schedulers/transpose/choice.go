@@ -51,9 +51,8 @@ type planner struct {
 	size, far, loads int64 // bytes of the widest far element, of an element of all far tensors, and of all that are loaded
 }
 
-// choose returns the parameters, the best first.
-func (l *layout) choose(device scheduler.Device) []Params {
-	p := planner{layout: l, device: device, size: 1}
+func newPlanner(l *layout, device scheduler.Device) *planner {
+	p := &planner{layout: l, device: device, size: 1}
 	p.nearRun, p.farRun = l.near.Size(l.nearAt, len(l.near.Extents)), l.near.Size(l.farAt, l.nearAt)
 	points := l.near.Size(0, len(l.near.Extents))
 	for _, t := range l.far.Tensors {
@@ -65,6 +64,12 @@ func (l *layout) choose(device scheduler.Device) []Params {
 			p.loads += max(t.Bytes, registerBytes/l.near.PitchOf(l.nearFrom(Params{Whole: l.isNearRow}), mostCell, 1).Widths[k])
 		}
 	}
+	return p
+}
+
+// choose returns the parameters, the best first.
+func (l *layout) choose(device scheduler.Device) []Params {
+	p := newPlanner(l, device)
 	q := Params{Cell: min(mostCell, accessBytes/p.size), Whole: l.isNearRow}
 	q.Access = l.access(q.Cell)
 	if q.Whole {
@@ -134,6 +139,7 @@ func (p *planner) window(q Params) Params {
 		return q
 	}
 	if large := p.larger(w, blocks); isNarrow || large.Far > w.Far {
+		large.Swizzle = p.swizzles(&large)
 		return large
 	}
 	return q

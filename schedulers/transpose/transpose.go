@@ -42,6 +42,7 @@ type Params struct {
 	Cell      int64 // elements of a vector of the tile, along the memory of the near group
 	Window    bool  // tiles are windows of inputs, which lie as those do
 	Last      bool  // of windows: the second cache gives them up last
+	Swizzle   bool  // of windows: words are permuted by their row
 	Lanes     int64 // of windows: threads next to each other along the near run, which is in parts if they are fewer
 	// Align is how many elements there are from one place to the next where steps along the memory
 	// of the near group begin, which is in another place of each row; 0: they begin where rows do.
@@ -57,6 +58,9 @@ func (p Params) String() string {
 	text := fmt.Sprintf("transpose: tiles of %s by %d, %d threads, steps of %d elements, cells of %d by %d", near, p.Far, p.Threads, p.Vector, p.Cell, p.Access)
 	if p.Window {
 		text += fmt.Sprintf(", windows, %d lanes", p.Lanes)
+		if p.Swizzle {
+			text += ", swizzled"
+		}
 		if p.Last {
 			text += ", given up last"
 		}
