@@ -96,3 +96,110 @@ func TestGathersRandom(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, rewritten, gathers)
 }
+
+// Several positions of each line of what is computed from tables, from parts of them and from what is the same
+// along the line, with positions that are none and sizes of one.
+func TestLookupsRandom(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 0))
+	pick := func(x ...string) string { return x[random.IntN(len(x))] }
+	rewritten := 0
+	for i := range 300 {
+		rows, columns, listed := int64(1+random.IntN(5)), int64(1+random.IntN(4)), int64(2+random.IntN(4))
+		narrow := pick("f32", "bf16", "f16", "i32")
+		lines := []string{
+			fmt.Sprintf("%%0 = tensor %s [-1, -1] contiguity=[yes, yes]", narrow),
+			"%1 = tensor f32 [-1] contiguity=[yes]", // of rows
+			"%2 = tensor f32 [-1] contiguity=[yes]", // of columns
+			"%3 = tensor f32 [-1, -1] contiguity=[yes, yes]",
+			"%4 = tensor i64 [-1, -1] contiguity=[yes, yes]",
+			fmt.Sprintf("%%5 = tensor i64 [%d] contiguity=[yes]", listed),
+		}
+		n := len(lines) - 1
+		op := func(format string, args ...any) string {
+			n++
+			lines = append(lines, fmt.Sprintf("%%%d = ", n)+fmt.Sprintf(format, args...))
+			return fmt.Sprintf("%%%d", n)
+		}
+		cut := pick("", "rows", "columns")
+		part := func(x string) string {
+			end, start := []string{"%0.0", "%0.1"}, []int{0, 0}
+			switch {
+			case cut == "rows" && rows > 1:
+				start[0], end[0] = 1, fmt.Sprint(rows)
+			case cut == "columns" && columns > 1:
+				start[1], end[1] = 1, fmt.Sprint(columns)
+			default:
+				return x
+			}
+			for d, size := range []int64{rows, columns} {
+				end[d] = fmt.Sprint(size)
+			}
+			return op("slice %s start_indices=[%d, %d] end_indices=[%s] strides=[1, 1] manual_normalization=true", x, start[0], start[1], strings.Join(end, ", "))
+		}
+		x := "%0"
+		isPart := random.IntN(2) == 0
+		if isPart {
+			x = part(x)
+		}
+		if narrow != "f32" {
+			x = op("cast %s dtype=f32", x)
+		}
+		same := []string{op("broadcast %%1 is_broadcast_dim=[false, true]"), op("broadcast %%2 is_broadcast_dim=[true, false]"), "%3"}
+		y := x
+		for range 1 + random.IntN(4) {
+			switch random.IntN(4) {
+			case 0:
+				y = op("%s %s", pick("exp", "neg", "cos", "abs"), y)
+			case 1, 2:
+				if !isPart || cut == "" {
+					y = op("%s %s, %s", pick("add", "sub", "mul", "truediv"), y, pick(same...))
+				}
+			default:
+				y = op("mul %s, 2:f64", y)
+			}
+		}
+		if !isPart {
+			y = part(y)
+		}
+		if random.IntN(2) == 0 {
+			y = op("cast %s dtype=bf16", y)
+		}
+		var g string
+		switch random.IntN(3) {
+		case 0:
+			g = op("embedding_fwd %%4, %s", y)
+		case 1:
+			g = op("index_select %s, %s dim=0", y, op("broadcast %%5 is_broadcast_dim=[false, true]"))
+		default:
+			g = op("index_select %s, %s dim=1", y, op("broadcast %%5 is_broadcast_dim=[true, false]"))
+		}
+		lines = append(lines, "output "+op("cast %s dtype=f64", g))
+		if random.IntN(4) == 0 {
+			lines = append(lines, "output "+op("set %s", y))
+		}
+		ordered := lines[:0:0]
+		for _, want := range []int{0, 1} {
+			for _, line := range lines {
+				if isOutput(line) == want {
+					ordered = append(ordered, line)
+				}
+			}
+		}
+		other := []int64{rows, columns}
+		if random.IntN(3) == 0 {
+			other[random.IntN(2)] = 1
+		}
+		f := parse(t, strings.Join(ordered, "\n")+"\n")
+		h, applied, err := Run(f, true)
+		require.NoError(t, err)
+		for _, a := range applied {
+			if strings.HasPrefix(a.Pass, "gathers") {
+				rewritten++
+			}
+		}
+		for draw := range 2 {
+			compare(t, f, h, fusionfuzz.Inputs(f, uint64(2*i+draw), []int64{rows, columns}, []int64{rows}, []int64{columns}, other, []int64{2, 3}, []int64{listed}))
+		}
+	}
+	require.Greater(t, rewritten, 100)
+}

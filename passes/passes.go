@@ -77,6 +77,8 @@ var table = []Pass{
 		[]string{"consecutive casts", "embeddings"}, gathersBeforeArithmetic},
 	{"resizes before arithmetic", "What a slice, pad or cat reads must be in memory: inputs are, and what is computed from them need not be. After gathers and casts, before common subexpressions, of which it makes some.",
 		[]string{"split and cat", "consecutive casts", "select to slice", "gathers before arithmetic"}, resizesBeforeArithmetic},
+	{"gathers of slices", "A slice of what is computed is computed from a slice now, and so are the elements of it that a gather reads.",
+		[]string{"gathers before arithmetic", "resizes before arithmetic"}, gathersBeforeArithmetic},
 	{"arithmetic before reshapes", "What is normalised is scaled and shifted by the kernel that has its rows, in their shape: after casts, which may stand between, and before views, of which it makes some.",
 		[]string{"consecutive casts"}, arithmeticBeforeReshapes},
 	{"views", "Views that undo each other, or change nothing, come from composites: after casts, which stood between them.",
