@@ -50,6 +50,40 @@ output %1
 output %2
 output %3
 `
+	inPlace = `%0 = tensor f32 [-1] contiguity=[yes]
+%1 = neg %0
+%2 = pad %0 pad_widths=[1, 1] value=0:f64
+output %1 alias %0
+output %2
+`
+	nine = `%0 = tensor f32 [-1] contiguity=[yes]
+%1 = tensor f32 [-1] contiguity=[yes]
+%2 = tensor f32 [-1] contiguity=[yes]
+%3 = tensor f32 [-1] contiguity=[yes]
+%4 = tensor f32 [-1] contiguity=[yes]
+%5 = tensor f32 [-1] contiguity=[yes]
+%6 = tensor f32 [-1] contiguity=[yes]
+%7 = tensor f32 [-1] contiguity=[yes]
+%8 = tensor f32 [-1] contiguity=[yes]
+%9 = neg %0
+%10 = neg %1
+%11 = neg %2
+%12 = neg %3
+%13 = neg %4
+%14 = neg %5
+%15 = neg %6
+%16 = neg %7
+%17 = neg %8
+output %9
+output %10
+output %11
+output %12
+output %13
+output %14
+output %15
+output %16
+output %17
+`
 	slices = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
 %1 = slice %0 start_indices=[0, 0] end_indices=[8, 4] strides=[1, 1] manual_normalization=true
 %2 = slice %0 start_indices=[0, 3] end_indices=[8, 8] strides=[1, 1] manual_normalization=true
@@ -135,6 +169,8 @@ func TestChoose(t *testing.T) {
 		{"columns that nothing holds", columns, "outer_persistent", []int64{600000, 64}, "outer persistent: 8x64 threads, 4 steps of 4 columns each, a held byte at 32, 66 blocks a column, loaded again in tiles of a block but for 6 iterations in shared memory and 6 in the second cache"},
 		{"columns in rounds", columns, "outer_persistent", []int64{200000, 128}, "outer persistent: 8x64 threads, 4 steps of 4 columns each, a held byte at 32, 132 blocks a column, in rounds of 6 iterations in shared memory"},
 		{"columns of two rounds", columns, "outer_persistent", []int64{200000, 64}, "outer persistent: 8x64 threads, 4 steps of 4 columns each, a held byte at 32, 66 blocks a column, loaded again in tiles of a block but for 6 iterations in shared memory and 6 in the second cache"},
+		{"outputs with nothing in common", two, "pointwise", []int64{3}, "pointwise: 128 threads, 1 elements each; beside that 1 elements each"},
+		{"slices of one tensor", slices, "pointwise", []int64{8, 8}, "pointwise: 128 threads, 1 elements each; beside that 1 elements each"},
 		{"scan", scanned, "block_row", []int64{8}, "block row: 1 rows a block, 2 threads a row, 1 steps of 4 elements each"},
 		{"rows and columns", crossed, "inner_outer_persistent", []int64{7, 300}, "inner outer: 1 blocks with 1 rows at a time, 4 warps a row, 1 steps of 4 elements each, a held byte at 3, beside what all rows share, through shared memory in 4 stages"},
 		{"many rows and columns", crossed, "inner_outer_persistent", []int64{16384, 4096}, "inner outer: 132 blocks with 2 rows at a time, 8 warps a row, 4 steps of 4 elements each, all whole, a held byte at 3, beside what all rows share, through shared memory in 2 stages"},
@@ -185,18 +221,18 @@ func TestRefusals(t *testing.T) {
 			{By: "inner_outer_persistent", Rule: "operation", Sentence: "not both rows and columns are reduced"},
 			{By: "block_row", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 		}},
-		{"two outputs", two, []int64{3}, []core.Refusal{
-			{By: "transpose", Rule: "operation", Tensor: "tv3", Sentence: "tv3 is the result of pad(), a resize operation"},
-			{By: "pointwise", Rule: "loops", Tensor: "tv3", Sentence: "tv3 has nothing in common with tv2, and other sizes"},
+		{"in place beside a reader", inPlace, []int64{3}, []core.Refusal{ // whose blocks may come before or after
+			{By: "transpose", Rule: "operation", Tensor: "tv2", Sentence: "tv2 is the result of pad(), a resize operation"},
+			{By: "pointwise", Rule: "in place", Tensor: "tv0", Sentence: "tv0 is written to, and something that has nothing in common with what is written reads it"},
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "outer_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "inner_outer_persistent", Rule: "operation", Sentence: "not both rows and columns are reduced"},
 			{By: "block_row", Rule: "operation", Sentence: "no row is scanned or sorted"},
 		}},
-		{"slices of one tensor", slices, []int64{8, 8}, []core.Refusal{ // what one thread would copy in full
-			{By: "transpose", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of slice(), a resize operation"},
-			{By: "pointwise", Rule: "loops", Tensor: "tv2", Sentence: "tv2 has nothing in common with tv1, and other sizes"},
+		{"nine outputs", nine, []int64{3}, []core.Refusal{
+			{By: "transpose", Rule: "reference", Tensor: "tv10", Sentence: "tv10 has dimensions that output tv9 has not, and no other output has those of all tensors"},
+			{By: "pointwise", Rule: "sides", Tensor: "tv17", Sentence: "tv17 is one of 9 tensors that have nothing in common, of which a kernel has 8 at most"},
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "outer_persistent", Rule: "operation", Sentence: "nothing is reduced"},

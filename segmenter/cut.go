@@ -160,6 +160,9 @@ func (c *cutter) round() ([]verified, bool, error) {
 			return nil, false, err
 		}
 	}
+	if err := p.beside(); err != nil {
+		return nil, false, err
+	}
 	var parts []verified
 	again := false
 	for _, g := range p.groups {

@@ -40,6 +40,17 @@ func (j *judge) accepts(p *partition, nodes []int32) (bool, error) {
 	return v.scheduler != "", err
 }
 
+// takes returns the scheduler that takes nodes as one segment, or "".
+func (j *judge) takes(p *partition, nodes []int32) (string, error) {
+	x, err := p.graph.extract(sorted(slices.Clone(nodes)), nil)
+	if err != nil {
+		return "", err
+	}
+	j.work.Extracted += len(x.exprs)
+	v, err := j.verdict(p.graph, x)
+	return v.scheduler, err
+}
+
 // logf tells the log something of the nodes that names names, and why schedulers
 // refuse x.
 func (j *judge) logf(g *graph, v verdict, x *part, format string, names func() string) {

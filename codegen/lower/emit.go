@@ -23,6 +23,9 @@ func (l *lowering) statements() error {
 
 // nests emits all loops.
 func (l *lowering) nests() error {
+	if len(l.sides) > 1 {
+		return l.sideBySide(l.sides, l.t.Int(0))
+	}
 	if l.b.Kernel().Launch.Cluster[0] == 1 {
 		return l.block(l.m.Tree(), nil)
 	}

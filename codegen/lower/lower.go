@@ -129,6 +129,7 @@ type lowering struct {
 	t             *scalar.Table // of the kernel
 	arguments     arguments
 	dimensions    []dimension
+	sides         []side // of which each has a range of the blocks; none: all blocks compute all
 	buffers       map[core.ValID]kir.BufferID
 	loops         map[core.AxisID]index // loop class -> value, of the loops that are open
 	numLoops      int
@@ -208,6 +209,9 @@ func (l *lowering) launch() error {
 				return l.refuse("parallel type", v, "axis %d of %s is %v, which is not lowered: %s", k, l.f.Name(v), p, instead[p])
 			}
 		}
+	}
+	if err := l.findSides(); err != nil {
+		return err
 	}
 	for i := range l.dimensions[:schedule.TIDz-schedule.BIDx+1] {
 		l.bind(&l.dimensions[i])

@@ -152,6 +152,12 @@ var table = []Primitive{
 		do: func(c *call) error {
 			return c.s.InlineAllAt(c.of("reference_tv"), c.int("pos"), c.flag("best_effort"), c.all("selected_tensors"))
 		}},
+	{Name: "side_by_side",
+		Does: "Lets tensors that are not computed from each other be computed by blocks of their own, along grid_x: those of one set of tensors follow those of another.",
+		do: func(c *call) error {
+			c.s.SetSideBySide()
+			return nil
+		}},
 	{Name: "warp_specialize",
 		Parameters: parameters{required("tv", TensorParameter), required("number_of_stages", IntegerParameter), required("prefetch_distance", IntegerParameter),
 			required("parallel_type", ParallelParameter), optional("num_registers", PlacesParameter)},

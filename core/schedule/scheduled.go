@@ -136,6 +136,7 @@ type Scheduled struct {
 	phases     []Phase                               // how far rows are shifted
 	resident   int                                   // blocks that fit a multiprocessor at a time, at least; 0: nothing is asked
 	arguments  bool                                  // what is computed has arguments for scalars that are constants by promises
+	sideBySide bool                                  // what has nothing in common has blocks of its own
 	apart      bool                                  // what follows an exchange of a block's threads is not mixed with what is before it
 	first      bool                                  // loops that load inputs stand before reductions
 
@@ -242,6 +243,13 @@ func (s *Scheduled) SetFirst() { s.first, s.verified = true, nil }
 
 // LoadsFirst reports whether [Scheduled.SetFirst] was called.
 func (s *Scheduled) LoadsFirst() bool { return s.first }
+
+// SetSideBySide has tensors that have nothing in common computed by blocks of their own: those of one set of tensors follow
+// those of another, and each set has as many as its loops say.
+func (s *Scheduled) SetSideBySide() { s.sideBySide, s.verified = true, nil }
+
+// IsSideBySide reports whether [Scheduled.SetSideBySide] was called.
+func (s *Scheduled) IsSideBySide() bool { return s.sideBySide }
 
 // Loop returns the loop domain of v.
 func (s *Scheduled) Loop(v core.ValID) []core.AxisID {

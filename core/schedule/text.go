@@ -124,6 +124,9 @@ func (s *Scheduled) Text(transforms bool) string {
 	if s.apart {
 		fmt.Fprintln(&b, "exchanges apart")
 	}
+	if s.sideBySide {
+		fmt.Fprintln(&b, "side by side")
+	}
 	if s.resident > 0 {
 		fmt.Fprintf(&b, "%d blocks of a multiprocessor\n", s.resident)
 	}

@@ -101,6 +101,11 @@ def inline_at(
     _call("inline_at", reference_tv, pos, best_effort, selected_tensors)
 
 
+def side_by_side() -> None:
+    """Lets tensors that are not computed from each other be computed by blocks of their own, along grid_x."""
+    _call("side_by_side")
+
+
 def warp_specialize(
     tv: Any,
     number_of_stages: int,

@@ -56,6 +56,7 @@ const narrowest = 32
 type planner struct {
 	*space.Space
 	work   float64 // for each element, in additions
+	points int64   // of all that the kernel computes
 	device scheduler.Device
 	cache  int64 // bytes of the second cache
 }
@@ -82,6 +83,21 @@ func (p planner) choose() []Params {
 	return all
 }
 
+// beside returns the parameters for tensors that have nothing in common, in loops of one dimension.
+func beside(each []planner) Params {
+	var q Params
+	for k, p := range each {
+		x := p.flat(p.spread(p.Cheapest(0, 1)))
+		if k == 0 {
+			q = x
+			continue
+		}
+		q.Threads = max(q.Threads, x.Threads)
+		q.Others[k-1] = Steps{x.Unroll, x.Vector}
+	}
+	return q
+}
+
 // cheapestBroken returns the parameters of the nest of two dimensions that costs least, if that is
 // less than what flat costs; else none.
 func (p planner) cheapestBroken(flat space.Pitch) (broken Params) {
@@ -94,7 +110,7 @@ func (p planner) cheapestBroken(flat space.Pitch) (broken Params) {
 		best = (flat.Cost + again) * (1 + leastGain)
 	}
 	consider := func(q Params, again float64) {
-		in := planner{q.arrange(p.Space), p.work, p.device, p.cache}
+		in := planner{q.arrange(p.Space), p.work, p.points, p.device, p.cache}
 		h := in.Cheapest(q.Break, rowsOfStep)
 		if cost := h.Cost*in.waste(q.Break, h.Elements) + again; cost < best {
 			best, broken = cost, in.broken(q.Break, h)
@@ -126,7 +142,7 @@ func (p planner) spread(h space.Pitch) space.Pitch {
 	for _, t := range p.Tensors {
 		widest = max(widest, t.Bytes)
 	}
-	for h.Elements > 1 && h.Elements*widest > 4 && p.Size(0, len(p.Extents))/h.Elements < int64(p.device.Processors*smallBlock) {
+	for h.Elements > 1 && h.Elements*widest > 4 && p.points/h.Elements < int64(p.device.Processors*smallBlock) {
 		h.Elements /= 2
 	}
 	return h
@@ -134,9 +150,9 @@ func (p planner) spread(h space.Pitch) space.Pitch {
 
 // flat returns the parameters of a nest of one dimension.
 func (p planner) flat(h space.Pitch) Params {
-	points, e := p.Size(0, len(p.Extents)), h.Elements
+	e := h.Elements
 	q := Params{Threads: smallBlock, Unroll: 1, Vector: e}
-	if points < largePoints {
+	if p.points < largePoints {
 		return q
 	}
 	q.Threads = largeBlock

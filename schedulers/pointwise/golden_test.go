@@ -12,10 +12,10 @@ import (
 func TestChoices(t *testing.T) {
 	segmenttext.Run(t, Scheduler{}, func(_ *testing.T, b *strings.Builder, c segmenttext.Chosen) {
 		first, s := c.Params.(Params), c.Schedule
-		p := first.arrange(analyse(c.Segment).space)
+		p := first.arrange(analyse(c.Segment).spaces[0])
 		if c.Section == "accesses" {
 			fmt.Fprintf(b, "dimensions %v of %v\n", p.Order, p.Extents)
-			for k, w := range p.PitchOf(first.Break, first.Width(), 1).Widths {
+			for k, w := range p.PitchOf(first.Break, max(first.Vector, 1), 1).Widths {
 				x := &p.Tensors[k]
 				if first.Break > 0 && x.IsConstant(first.Break, len(p.Order)) {
 					fmt.Fprintf(b, "%s: one of %d bytes a row\n", c.Segment.Fusion.Name(x.Val), x.Bytes)

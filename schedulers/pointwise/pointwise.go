@@ -12,7 +12,9 @@
 // and are computed where they are used.
 //
 // What has nothing in common, such as functions of three parts of a tensor, has loops of its
-// own each, over as many elements: a thread runs one after another.
+// own each, in blocks of its own, which follow each other: three parts of a tensor of 8192 x 6144 bfloat16 that
+// are scaled take 53.0 / 49.8 us on an H200 so, of equal or of other sizes, 54.9 / 51.4 if a thread has elements of
+// each, 60.2 / 56.9 as kernels, and a copy 52.8 / 49.1; of 64 rows 5.9, 5.9 to 6.1 and 11.4.
 //
 // Each input and output is moved by accesses as wide as its own strides and
 // address allow, several for a step if need be.
@@ -40,10 +42,26 @@ type Params struct {
 	Rows    int64 // threads of a block along the rows
 	Across  bool  // blocks go along rows first, then along columns
 	Before  int   // axes in the order of loops that are before the rows, and are columns
+	Others  [mostSides - 1]Steps
+}
+
+// mostSides is how many sets of tensors a kernel computes that have nothing in common.
+const mostSides = 8
+
+// Steps are those of a thread for tensors that have nothing in common with others.
+type Steps struct{ Unroll, Vector int64 }
+
+// of returns the choices for set k of the tensors that have nothing in common.
+func (p Params) of(k int) Params {
+	if k > 0 {
+		p.Unroll, p.Vector = p.Others[k-1].Unroll, p.Others[k-1].Vector
+	}
+	p.Others = [mostSides - 1]Steps{}
+	return p
 }
 
 func (p Params) String() string {
-	threads, step := fmt.Sprintf("%d threads", p.Threads), "elements"
+	threads := fmt.Sprintf("%d threads", p.Threads)
 	if p.Break > 0 {
 		threads = fmt.Sprintf("%d rows of %d threads, columns from axis %d on", p.Rows, p.Threads, p.Before+p.Break)
 		if p.Before > 0 {
@@ -53,14 +71,30 @@ func (p Params) String() string {
 			threads += ", blocks along rows first"
 		}
 	}
-	if p.Vector > 1 {
-		step = fmt.Sprintf("vectors of %d elements", p.Vector)
+	text := fmt.Sprintf("pointwise: %s, %v each", threads, Steps{p.Unroll, p.Vector})
+	for _, x := range p.Others {
+		if x.Unroll > 0 {
+			text += fmt.Sprintf("; beside that %v each", x)
+		}
 	}
-	return fmt.Sprintf("pointwise: %s, %d %s each", threads, p.Unroll, step)
+	return text
+}
+
+func (x Steps) String() string {
+	if x.Vector > 1 {
+		return fmt.Sprintf("%d vectors of %d elements", x.Unroll, x.Vector)
+	}
+	return fmt.Sprintf("%d elements", x.Unroll)
 }
 
 // Width is that of [scheduler.Vectorized].
-func (p Params) Width() int64 { return max(p.Vector, 1) }
+func (p Params) Width() int64 {
+	w := max(p.Vector, 1)
+	for _, x := range p.Others {
+		w = max(w, x.Vector)
+	}
+	return w
+}
 
 const name = "pointwise"
 
@@ -83,8 +117,7 @@ var simplest = Params{Threads: smallBlock, Unroll: 1, Vector: 1}
 // An analysis is what is found out about a segment when it is accepted.
 type analysis struct {
 	scheduler.Attempts[Params]
-	space  *space.Space   // of all tensors
-	spaces []*space.Space // of the references, all of the same extents
+	spaces []*space.Space // of tensors that have nothing in common
 	err    error          // why it is not accepted
 }
 
@@ -99,33 +132,46 @@ func analyse(g *scheduler.Segment) *analysis {
 		if a.spaces, a.err = space.Coverings(g, name); a.err != nil {
 			return a
 		}
+		if len(a.spaces) > mostSides {
+			f := g.Fusion
+			a.err = scheduler.Refused(f, name, "sides", a.spaces[mostSides].Reference, "%s is one of %d tensors that have nothing in common, of which a kernel has %d at most",
+				f.Name(a.spaces[mostSides].Reference), len(a.spaces), mostSides)
+			return a
+		}
 		for _, p := range a.spaces {
 			p.Unaligned = true
 		}
-		a.space = space.Joined(a.spaces)
 		if !slices.ContainsFunc(a.spaces, func(p *space.Space) bool { return !slices.IsSorted(p.Order) }) {
 			return a
 		}
-		if a.Try(simplest) != nil { // some tensor cannot follow in this order
+		if a.Try(a.simplest()) != nil { // some tensor cannot follow in this order
 			for k, p := range a.spaces {
 				a.spaces[k] = p.AsDefined()
 			}
-			a.space = space.Joined(a.spaces)
 		}
 		return a
 	})
 }
 
+// simplest returns [simplest] for all sets of tensors.
+func (a *analysis) simplest() Params {
+	q := simplest
+	for k := range a.spaces[1:] {
+		q.Others[k] = Steps{simplest.Unroll, simplest.Vector}
+	}
+	return q
+}
+
 // recipe has q and what build reads of the space.
 func (a *analysis) recipe(q Params) string {
-	var widths []int64
-	if q.Vector > 1 {
-		widths = q.arrange(a.space).PitchOf(q.Break, q.Vector, 1).Widths
-	}
-	text := fmt.Sprint(q, widths)
-	for _, p := range a.spaces {
+	text := fmt.Sprint(q)
+	for k, p := range a.spaces {
+		var widths []int64
+		if x := q.of(k); x.Vector > 1 {
+			widths = x.arrange(p).PitchOf(x.Break, x.Vector, 1).Widths
+		}
 		place := slices.IndexFunc(a.Segment.Fusion.Outputs(), func(o core.Output) bool { return o.Val == p.Reference })
-		text += fmt.Sprint(" ", place, p.Order)
+		text += fmt.Sprint(" ", widths, place, p.Order)
 	}
 	return text
 }
@@ -133,46 +179,74 @@ func (a *analysis) recipe(q Params) string {
 // choose returns the choices, of which the first can be applied, or why none can.
 func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 	var all []Params
-	if p := a.space; p.Size(0, len(p.Extents)) > 0 {
+	points := int64(0)
+	for _, p := range a.spaces {
+		points += p.Size(0, len(p.Extents))
+	}
+	if points > 0 {
 		work, err := scheduler.Work(a.Segment.Fusion, a.Segment.Shapes)
 		if err != nil {
 			return nil, err
 		}
-		all = planner{p, work / float64(p.Size(0, len(p.Extents))), device, a.Segment.Cache}.choose()
+		var each []planner
+		for _, p := range a.spaces {
+			each = append(each, planner{p, work / float64(points), points, device, a.Segment.Cache})
+		}
+		if all = each[0].choose(); len(each) > 1 {
+			all = []Params{beside(each)}
+		}
 	}
-	return a.First(all, simplest)
+	return a.First(all, a.simplest())
 }
 
 func (a *analysis) build(q Params) (*schedule.Scheduled, error) {
-	p := a.space
-	if q.Threads < 1 || q.Unroll < 1 || q.Break < 0 || q.Before < 0 || q.Break == 0 && q.Before > 0 || q.Break > 0 && (q.Before+q.Break >= len(p.Order) || q.Rows < 1) {
-		return nil, core.InvalidArgumentf("schedule(): %v is not possible for %d dimensions", q, len(p.Order))
+	parts := make([]map[core.ValID]bool, len(a.spaces))
+	for k, p := range a.spaces {
+		x := q.of(k)
+		if parts[k] = p.Among(); !x.isPossible(p) || len(a.spaces) > 1 && x.Break > 0 {
+			return nil, core.InvalidArgumentf("schedule(): %v is not possible for %d dimensions", q, len(p.Order))
+		}
 	}
-	return scheduler.Build(a.Segment.Fusion, func(s *schedule.Scheduled) error { return q.schedule(s, a) })
+	return scheduler.BuildParts(a.Segment.Fusion, parts, func(s *schedule.Scheduled) error { return q.schedule(s, a) })
 }
 
-func (q Params) schedule(s *schedule.Scheduled, a *analysis) error {
+// isPossible reports whether tensors of the space p can have loops as q says.
+func (p Params) isPossible(of *space.Space) bool {
+	switch {
+	case p.Threads < 1 || p.Unroll < 1 || p.Break < 0 || p.Before < 0:
+		return false
+	case p.Break == 0:
+		return p.Before == 0
+	}
+	return p.Before+p.Break < len(of.Order) && p.Rows > 0
+}
+
+func (p Params) schedule(s *schedule.Scheduled, a *analysis) error {
 	if _, err := scheduler.CacheOutputs(s); err != nil {
 		return err
 	}
-	if len(a.space.Order) > 0 {
-		for _, p := range a.spaces {
-			if err := q.loops(s, q.arrange(p)); err != nil {
+	for k, in := range a.spaces {
+		x := p.of(k)
+		arranged := x.arrange(in)
+		if len(in.Order) > 0 {
+			if err := x.loops(s, arranged); err != nil {
 				return err
 			}
-			if err := scheduler.Spread(s, name, p.Reference); err != nil {
+			if err := scheduler.Spread(s, name, in.Reference); err != nil {
+				return err
+			}
+			if err := arranged.Vectorize(s, arranged.PitchOf(x.Break, max(x.Vector, 1), 1)); err != nil {
 				return err
 			}
 		}
-		arranged := q.arrange(a.space)
-		if err := arranged.Vectorize(s, arranged.PitchOf(q.Break, q.Width(), 1)); err != nil {
+	}
+	for _, in := range a.spaces {
+		if err := scheduler.ParallelizeLike(s, in.Reference, nil); err != nil {
 			return err
 		}
 	}
-	for _, p := range a.spaces {
-		if err := scheduler.ParallelizeLike(s, p.Reference, nil); err != nil {
-			return err
-		}
+	if len(a.spaces) > 1 {
+		s.SetSideBySide()
 	}
 	if err := a.Segment.Stream(s); err != nil {
 		return err

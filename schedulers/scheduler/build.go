@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"nvfuser_go/core"
@@ -16,7 +17,14 @@ import (
 // being an example, and a copy for both would have to be held whole.
 // The error is that of the first call.
 func Build(f *core.Fusion, finish func(*schedule.Scheduled) error) (*schedule.Scheduled, error) {
-	s, err := build(f, finish, func(e *core.Expr, k int) bool {
+	return BuildParts(f, []map[core.ValID]bool{nil}, finish)
+}
+
+// BuildParts is Build for tensors of which some have other loops than others: each of the sets that
+// parts lists, with what they are computed from, has copies of inputs of its own, and computes what an earlier
+// set computes too once more. A nil one has all tensors.
+func BuildParts(f *core.Fusion, parts []map[core.ValID]bool, finish func(*schedule.Scheduled) error) (*schedule.Scheduled, error) {
+	s, err := build(f, parts, finish, func(e *core.Expr, k int) bool {
 		if e.Op.Class == core.Gather {
 			return isIndex(f, e, k) || isBegun(f, e, k)
 		}
@@ -25,7 +33,7 @@ func Build(f *core.Fusion, finish func(*schedule.Scheduled) error) (*schedule.Sc
 	if err == nil {
 		return s, nil
 	}
-	s, again := build(f, finish, func(e *core.Expr, _ int) bool { return e.Op.Class == core.Elementwise || e.Op.Class == core.Reduction })
+	s, again := build(f, parts, finish, func(e *core.Expr, _ int) bool { return e.Op.Class == core.Elementwise || e.Op.Class == core.Reduction })
 	if again == nil {
 		return s, nil
 	}
@@ -46,7 +54,7 @@ func isBegun(f *core.Fusion, e *core.Expr, k int) bool {
 	return k == 0 && e.Op.Updates() && !slices.Contains(args[1:], args[0])
 }
 
-func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(e *core.Expr, k int) bool) (*schedule.Scheduled, error) {
+func build(f *core.Fusion, parts []map[core.ValID]bool, finish func(*schedule.Scheduled) error, shares func(e *core.Expr, k int) bool) (*schedule.Scheduled, error) {
 	s := schedule.New(f)
 	if err := s.Fusion().CombinePlusOne(); err != nil {
 		return nil, err
@@ -54,8 +62,14 @@ func build(f *core.Fusion, finish func(*schedule.Scheduled) error, shares func(e
 	if err := s.Fusion().CompareBits(); err != nil {
 		return nil, err
 	}
-	if err := cacheInputs(s, shares); err != nil {
+	parts, err := takeApart(s, parts)
+	if err != nil {
 		return nil, err
+	}
+	for _, in := range parts {
+		if err := cacheInputs(s, in, shares); err != nil {
+			return nil, err
+		}
 	}
 	if err := finish(s); err != nil {
 		return nil, err
@@ -176,15 +190,52 @@ func kept(m *schedule.Mapping, v core.ValID) []core.AxisID {
 	})
 }
 
-// cacheInputs copies input tensors to registers for the operations that share.
-// Tensors on the host are passed by value.
-func cacheInputs(s *schedule.Scheduled, shares func(e *core.Expr, k int) bool) error {
+// takeApart lets each set of tensors have those that others compute too computed again, and returns the
+// sets as they are then.
+func takeApart(s *schedule.Scheduled, parts []map[core.ValID]bool) ([]map[core.ValID]bool, error) {
+	f := s.Fusion()
+	before := map[core.ValID]bool{}
+	all := slices.Clone(parts)
+	for k, in := range parts {
+		own := maps.Clone(in)
+		for _, id := range slices.Backward(f.Order()) {
+			e := f.Expr(id)
+			v := e.Out[0]
+			if !in[v] || !before[v] {
+				continue
+			}
+			var uses []core.ValID
+			for _, id := range f.Order() {
+				if u := f.Expr(id).Out[0]; own[u] && slices.Contains(f.TensorArgs(f.Expr(id)), v) {
+					uses = append(uses, u)
+				}
+			}
+			if delete(own, v); len(uses) == 0 {
+				continue
+			}
+			again, err := s.Recompute(v, uses)
+			if err != nil {
+				return nil, err
+			}
+			own[again] = true
+		}
+		for v := range in {
+			before[v] = true
+		}
+		all[k] = own
+	}
+	return all, nil
+}
+
+// cacheInputs copies input tensors to registers for the operations that share and whose results are
+// among some tensors; nil: all. Tensors on the host are passed by value.
+func cacheInputs(s *schedule.Scheduled, among map[core.ValID]bool, shares func(e *core.Expr, k int) bool) error {
 	f := s.Fusion()
 	readers := map[core.ValID][]core.ValID{}
 	for _, id := range f.Order() {
 		e := f.Expr(id)
 		for k, v := range f.TensorArgs(e) {
-			if shares(e, k) {
+			if shares(e, k) && (among == nil || among[e.Out[0]]) {
 				readers[v] = append(readers[v], e.Out[0])
 			}
 		}

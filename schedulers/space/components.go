@@ -4,78 +4,126 @@ import (
 	"slices"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
 	"nvfuser_go/schedulers/scheduler"
 )
 
-// Coverings is [Covering] for a segment whose outputs may have nothing in common, such as
-// functions of three parts of a tensor: a space for each set of tensors that have, with equal
-// extents.
+// mostCones is how many outputs are told apart by what they have in common.
+const mostCones = 32
+
+// Coverings is [Covering] for a segment whose outputs may have dimensions that have nothing in common, such as
+// functions of three parts of a tensor: a space for each set of outputs of which one has the dimensions of all. What
+// several sets are computed from is in the space of each.
 //
-// Errors: a [scheduler.Refusals] of the scheduler called by, if the extents are not; those of
-// [Covering].
+// Errors: a [scheduler.Refusals] of the scheduler called by, if one set writes to an input that another
+// one reads, whose blocks do not wait for each other; those of [Covering].
 func Coverings(g *scheduler.Segment, by string) ([]*Space, error) {
 	p, err := Covering(g, by)
+	f := g.Fusion
 	if err == nil {
 		return []*Space{p}, nil
 	}
-	parts := components(g.Fusion)
-	if len(parts) == 1 {
+	left := widest(f)
+	if len(left) == 1 || len(left) > mostCones {
 		return nil, err
 	}
 	var all []*Space
-	for _, in := range parts {
-		p, err := cover(g, func(v core.ValID) bool { return in[v] }).result(g, by)
+	for len(left) > 0 {
+		in, others, err := coveredBy(g, left)
 		if err != nil {
 			return nil, err
 		}
-		p.Tensors = slices.DeleteFunc(p.Tensors, func(t Tensor) bool { return !in[t.Val] || t.IsResized() && !in[t.resized] })
-		if all = append(all, p); !slices.Equal(p.Extents, all[0].Extents) {
-			f := g.Fusion
-			return nil, scheduler.Refused(f, by, "loops", p.Reference,
-				"%s has nothing in common with %s, and other sizes", f.Name(p.Reference), f.Name(all[0].Reference))
+		among := func(v core.ValID) bool { return in[v] }
+		if u, err := g.UncoveredAmong(left[0], among); err != nil || u != core.NoVal {
+			return nil, (&covering{missing: u, widest: left[0], err: err}).refusal(f, by)
 		}
-	}
-	return all, nil
-}
-
-// Joined returns the first of spaces with the tensors of all, which have equal extents.
-func Joined(spaces []*Space) *Space {
-	if len(spaces) == 1 {
-		return spaces[0]
-	}
-	all := *spaces[0]
-	for _, p := range spaces[1:] {
-		all.Tensors = slices.Concat(all.Tensors, p.Tensors)
-	}
-	return &all
-}
-
-// components returns the sets of tensors that have something in common: what is computed, and
-// what that reads.
-func components(f *core.Fusion) []map[core.ValID]bool {
-	var parts []map[core.ValID]bool
-	for _, id := range f.Order() {
-		e := f.Expr(id)
-		whole := map[core.ValID]bool{}
-		for _, v := range slices.Concat(e.Out, f.TensorArgs(e)) {
-			whole[v] = true
+		if p, err = newAmong(g, left[0], among); err != nil {
+			return nil, err
 		}
-		var others []map[core.ValID]bool
-		for _, part := range parts {
-			if !meets(f, part, e) {
-				others = append(others, part)
-				continue
-			}
-			for v := range part {
-				whole[v] = true
+		p.among = in
+		for _, v := range left {
+			if !slices.Contains(others, v) {
+				p.outputs = append(p.outputs, v)
 			}
 		}
-		parts = append(others, whole)
+		p.Tensors = slices.DeleteFunc(p.Tensors, func(t Tensor) bool {
+			return !in[t.Val] || t.IsResized() && !in[t.resized] || t.IsOutput && !slices.Contains(p.outputs, t.Val)
+		})
+		all, left = append(all, p), others
 	}
-	return parts
+	if len(all) == 1 {
+		return all, nil
+	}
+	return all, checkInPlace(f, all, by)
 }
 
-// meets reports whether part has a tensor that e reads and that is computed.
-func meets(f *core.Fusion, part map[core.ValID]bool, e *core.Expr) bool {
-	return slices.ContainsFunc(f.TensorArgs(e), func(v core.ValID) bool { return part[v] && !f.Val(v).Input })
+// checkInPlace refuses spaces of which one has a tensor that another one writes to.
+func checkInPlace(f *core.Fusion, all []*Space, by string) error {
+	for _, p := range all {
+		for _, o := range f.Outputs() {
+			isRead := func(q *Space) bool { return q != p && q.among[o.Alias] }
+			if o.Alias != core.NoVal && slices.Contains(p.outputs, o.Val) && slices.ContainsFunc(all, isRead) {
+				return scheduler.Refused(f, by, "in place", o.Alias,
+					"%s is written to, and something that has nothing in common with what is written reads it", f.Name(o.Alias))
+			}
+		}
+	}
+	return nil
+}
+
+// coveredBy returns those tensors that the first of outputs is computed from, and others from which outputs
+// are computed that have no dimensions more, and the other outputs.
+func coveredBy(g *scheduler.Segment, outputs []core.ValID) (in map[core.ValID]bool, others []core.ValID, err error) {
+	in = cone(g.Fusion, outputs[0])
+	for _, v := range outputs[1:] {
+		own := cone(g.Fusion, v)
+		u, err := g.UncoveredAmong(outputs[0], func(v core.ValID) bool { return own[v] })
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case u != core.NoVal:
+			others = append(others, v)
+		default:
+			for u := range own {
+				in[u] = true
+			}
+		}
+	}
+	return in, others, nil
+}
+
+// cone returns v and what it is computed from.
+func cone(f *core.Fusion, v core.ValID) map[core.ValID]bool {
+	in, left := map[core.ValID]bool{}, []core.ValID{v}
+	for len(left) > 0 {
+		v, left = left[len(left)-1], left[:len(left)-1]
+		if in[v] {
+			continue
+		}
+		if in[v] = true; f.Val(v).Def != core.NoExpr {
+			left = append(left, f.TensorArgs(f.Expr(f.Val(v).Def))...)
+			for _, u := range f.Expr(f.Val(v).Def).Out {
+				in[u] = true
+			}
+		}
+	}
+	return in
+}
+
+// Among returns the tensors of the segment that p is the space of, by value; nil: all.
+func (p *Space) Among() map[core.ValID]bool { return p.among }
+
+// own returns those tensors of a schedule that p is the space of.
+func (p *Space) own(s *schedule.Scheduled) []core.ValID {
+	all := s.Tensors()
+	if p.among == nil {
+		return all
+	}
+	in := map[core.ValID]bool{}
+	for _, v := range p.outputs {
+		for u := range cone(s.Fusion(), v) {
+			in[u] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(v core.ValID) bool { return !in[v] })
 }

@@ -21,25 +21,27 @@ type covering struct {
 // Errors: a [scheduler.Refusals] of the scheduler called by, if there is no such output;
 // those of [New].
 func Covering(g *scheduler.Segment, by string) (*Space, error) {
-	all := func(core.ValID) bool { return true }
-	return scheduler.Remember(g, covering{}, func() *covering { return cover(g, all) }).result(g, by)
+	return scheduler.Remember(g, covering{}, func() *covering { return cover(g) }).result(g, by)
 }
 
 func (c *covering) result(g *scheduler.Segment, by string) (*Space, error) {
-	if c.missing != core.NoVal {
-		f := g.Fusion
-		return nil, scheduler.Refused(f, by, "reference", c.missing,
-			"%s has dimensions that output %s has not, and no other output has those of all tensors", f.Name(c.missing), f.Name(c.widest))
-	}
-	return c.space, c.err
+	return c.space, c.refusal(g.Fusion, by)
 }
 
-// cover covers the tensors of which among holds.
-func cover(g *scheduler.Segment, among func(core.ValID) bool) *covering {
-	outputs := slices.DeleteFunc(widest(g.Fusion), func(v core.ValID) bool { return !among(v) })
+func (c *covering) refusal(f *core.Fusion, by string) error {
+	if c.missing != core.NoVal {
+		return scheduler.Refused(f, by, "reference", c.missing,
+			"%s has dimensions that output %s has not, and no other output has those of all tensors", f.Name(c.missing), f.Name(c.widest))
+	}
+	return c.err
+}
+
+// cover covers all tensors.
+func cover(g *scheduler.Segment) *covering {
+	outputs := widest(g.Fusion)
 	c := &covering{missing: core.NoVal, widest: outputs[0]}
 	for i, v := range outputs {
-		u, err := g.UncoveredAmong(v, among)
+		u, err := g.Uncovered(v)
 		if err == nil && u == core.NoVal {
 			c.missing = core.NoVal
 			c.space, err = New(g, v)

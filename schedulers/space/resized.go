@@ -18,7 +18,7 @@ type resized struct {
 // something else does, or nothing.
 func (w *walker) resizesOf(v core.ValID) (all []core.ValID) {
 	isRead := false
-	for _, id := range w.f.Order() {
+	for _, id := range w.order {
 		switch e := w.f.Expr(id); {
 		case !slices.Contains(w.f.TensorArgs(e), v):
 		case e.Op.Class == core.Resize:
@@ -55,7 +55,7 @@ func (w *walker) readAlong(t *Tensor) []core.AxisID {
 		return axes
 	}
 	isFirst := true
-	for _, id := range w.f.Order() {
+	for _, id := range w.order {
 		e := w.f.Expr(id)
 		for k, v := range w.f.TensorArgs(e) {
 			if v != t.Val || (e.Op.Class == core.Resize) != t.IsResized() || t.IsResized() && e.Out[0] != t.resized {

@@ -39,7 +39,9 @@ type Space struct {
 
 	Unaligned bool // accesses to inputs may be wider than their addresses allow: lowering reads words and shifts
 
-	piece int64 // elements that no access goes beyond a multiple of; 0: any may
+	among   map[core.ValID]bool // the tensors of the segment that it is the space of; nil: all
+	outputs []core.ValID        // among these
+	piece   int64               // elements that no access goes beyond a multiple of; 0: any may
 }
 
 // A Tensor is an input or output in memory of the device. An input that is sliced, padded or
@@ -70,11 +72,21 @@ type piece struct {
 
 // New returns the space of the segment g, which reference has all axes of.
 func New(g *scheduler.Segment, reference core.ValID) (*Space, error) {
+	return newAmong(g, reference, func(core.ValID) bool { return true })
+}
+
+// newAmong is New with inputs as those operations read them whose results among holds of.
+func newAmong(g *scheduler.Segment, reference core.ValID, among func(core.ValID) bool) (*Space, error) {
 	m, err := g.Mapping()
 	if err != nil {
 		return nil, err
 	}
 	w := &walker{g: g, f: g.Fusion, s: m.Scheduled(), m: m}
+	for _, id := range w.f.Order() {
+		if among(w.f.Expr(id).Out[0]) {
+			w.order = append(w.order, id)
+		}
+	}
 	p := &Space{Reference: reference}
 	if p.Extents, err = w.sizes(w.f.Val(reference).Domain.Logical); err != nil {
 		return nil, err
@@ -120,6 +132,7 @@ type walker struct {
 	f         *core.Fusion
 	s         *schedule.Scheduled
 	m         *schedule.Mapping
+	order     []core.ExprID // operations that count
 	relations []relation
 }
 

@@ -11,7 +11,7 @@ import (
 // tables returns the expressions that look v up, if nothing else reads it.
 func (w *walker) tables(v core.ValID) []*core.Expr {
 	var all []*core.Expr
-	for _, id := range w.f.Order() {
+	for _, id := range w.order {
 		e := w.f.Expr(id)
 		args := w.f.TensorArgs(e)
 		if !slices.Contains(args, v) {
@@ -110,10 +110,10 @@ func (p *Space) tableWidths(f *core.Fusion, h Pitch) map[core.ValID]int64 {
 	return widths
 }
 
-// widenReads lets the results of what is looked up be read in accesses of the widths.
-func widenReads(s *schedule.Scheduled, h Pitch, widths map[core.ValID]int64) error {
+// widenReads lets those of own that are looked up be read in accesses of the widths.
+func widenReads(s *schedule.Scheduled, h Pitch, own []core.ValID, widths map[core.ValID]int64) error {
 	f := s.Fusion()
-	for _, v := range s.Tensors() {
+	for _, v := range own {
 		if f.Val(v).Def == core.NoExpr || s.Memory(v) != schedule.Local {
 			continue
 		}

@@ -30,13 +30,11 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 		case t.IsOutput:
 			outputs[f.Outputs()[t.Place].Val] = h.Widths[k]
 		default:
-			v := reading{f.Inputs()[t.Place], t.how}
-			if w, isTwice := inputs[v]; !isTwice || h.Widths[k] < w { // by what has nothing in common
-				inputs[v] = h.Widths[k]
-			}
+			inputs[reading{f.Inputs()[t.Place], t.how}] = h.Widths[k]
 		}
 	}
-	for _, v := range s.Tensors() {
+	own := p.own(s)
+	for _, v := range own {
 		if f.Val(v).Def == core.NoExpr {
 			continue
 		}
@@ -64,7 +62,7 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 			}
 		}
 	}
-	return widenReads(s, h, p.tableWidths(f, h))
+	return widenReads(s, h, own, p.tableWidths(f, h))
 }
 
 // resizedWidth returns the width of accesses to all operands of e, a resize, if all are inputs.
