@@ -58,7 +58,6 @@ func resizesBeforeArithmetic(f *core.Fusion) (*core.Fusion, int, error) {
 const (
 	maxSunk  = 48 // operations that one resize goes before
 	maxAgain = 8  // that are computed again where the whole is needed too
-	maxParts = 4  // that a join chooses among
 )
 
 // computableResized returns the tensors of which a part is better computed than read, by
