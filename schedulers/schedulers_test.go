@@ -50,6 +50,11 @@ output %1
 output %2
 output %3
 `
+	padded = `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
+%1 = pad %0 pad_widths=[8, 8, 0, 0] value=0:f64
+%2 = permute %1 dims=[1, 0]
+output %2
+`
 	inPlace = `%0 = tensor f32 [-1] contiguity=[yes]
 %1 = neg %0
 %2 = pad %0 pad_widths=[1, 1] value=0:f64
@@ -149,6 +154,7 @@ func TestChoose(t *testing.T) {
 		{"elementwise", elementwise, "pointwise", []int64{3, 5}, "pointwise: 128 threads, 1 elements each"},
 		{"large", elementwise, "pointwise", []int64{4096, 4096}, "pointwise: 256 threads, 1 vectors of 4 elements each"},
 		{"transpose", permuted, "transpose", []int64{4096, 4097}, "transpose: tiles of 64 by 128, 256 threads, steps of 4 elements, cells of 1 by 1, windows, 8 lanes"},
+		{"transpose of what is padded", padded, "transpose", []int64{4096, 4080}, "transpose: tiles of 64 by 64, 256 threads, steps of 4 elements, cells of 4 by 4"},
 		{"few elements of a transpose", permuted, "pointwise", []int64{40, 30}, "pointwise: 128 threads, 1 elements each"},
 		{"reduction", reduction, "reduction", []int64{30, 100}, "inner reduction: 32x4 threads, vectors of 4 elements"},
 		{"short rows", reduction, "reduction", []int64{30, 7}, "inner reduction: 8x16 threads"},
@@ -222,7 +228,7 @@ func TestRefusals(t *testing.T) {
 			{By: "block_row", Rule: "operation", Tensor: "tv1", Sentence: "tv1 is the result of sum(), a reduction operation"},
 		}},
 		{"in place beside a reader", inPlace, []int64{3}, []core.Refusal{ // whose blocks may come before or after
-			{By: "transpose", Rule: "operation", Tensor: "tv2", Sentence: "tv2 is the result of pad(), a resize operation"},
+			{By: "transpose", Rule: "reference", Tensor: "tv2", Sentence: "tv2 has dimensions that output tv1 has not, and no other output has those of all tensors"},
 			{By: "pointwise", Rule: "in place", Tensor: "tv0", Sentence: "tv0 is written to, and something that has nothing in common with what is written reads it"},
 			{By: "inner_persistent", Rule: "operation", Sentence: "nothing is reduced"},
 			{By: "reduction", Rule: "operation", Sentence: "nothing is reduced"},

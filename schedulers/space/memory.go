@@ -50,13 +50,17 @@ func (p *Space) IsPiece(t *Tensor) bool {
 
 // IsAlong reports whether t has elements of its own for all that p has at the places from
 // to before end.
-func (p *Space) IsAlong(t *Tensor, from, end int) bool {
+func (p *Space) IsAlong(t *Tensor, from, end int) bool { return p.RunsAlong(t, from, end) && !t.isPart }
+
+// RunsAlong reports whether t has elements of its own for what p has at the places from to before
+// end: for all, or, if it is padded or joined, for a part.
+func (p *Space) RunsAlong(t *Tensor, from, end int) bool {
 	for k := from; k < end; k++ {
 		if p.Extents[k] > 1 && t.Step(k) == 0 {
 			return false
 		}
 	}
-	return !t.isOpaque && !t.isPart
+	return !t.isOpaque
 }
 
 // Arranged returns p with its places in another order, of which from tells what it has at

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"nvfuser_go/core"
+	"nvfuser_go/core/schedule"
 )
 
 // A resized is the axis that a dimension of an input becomes where it is read: element i is
@@ -46,6 +47,20 @@ func (p *Space) Shifts() (n int) {
 // howResized tells what e, a resize, does: those of a schedule have other results than those of its segment, if these
 // are outputs.
 func howResized(e *core.Expr) string { return fmt.Sprint(e.Op.Name, e.Args) }
+
+// ResizeIn returns the result, in a schedule of the segment, of the pad or cat by which t, an input, is read.
+func (t *Tensor) ResizeIn(s *schedule.Scheduled) core.ValID {
+	f := s.Fusion()
+	for _, id := range f.Order() {
+		if e := f.Expr(id); e.Op.Class == core.Resize && howResized(e) == t.how && slices.Contains(f.TensorArgs(e), f.Inputs()[t.Place]) {
+			return e.Out[0]
+		}
+	}
+	return core.NoVal
+}
+
+// SharesResize reports whether one cat reads t and other.
+func (t *Tensor) SharesResize(other *Tensor) bool { return t.IsResized() && t.resized == other.resized }
 
 // readAlong returns the axes along which t is read: its own, or where an input is read in several ways, in
 // which one axis is several others, those of what reads it, if that is one thing or they are the same.

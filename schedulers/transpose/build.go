@@ -162,7 +162,12 @@ func (b *builder) exchange(t *space.Tensor) error {
 		x.read = after(x.tile)
 		x.turned = after(x.read)
 	} else {
-		x.moved = after(f.Inputs()[t.Place])
+		if x.moved = t.ResizeIn(b.s); !t.IsResized() {
+			x.moved = after(f.Inputs()[t.Place])
+		}
+		if slices.ContainsFunc(b.exchanges, func(other exchange) bool { return other.moved == x.moved }) {
+			return nil // another one that a cat joins
+		}
 		x.turned = after(x.moved)
 		x.tile = after(x.turned)
 		x.read = after(x.tile)

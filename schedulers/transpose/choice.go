@@ -134,7 +134,7 @@ func (p *planner) window(q Params) Params {
 	if slices.ContainsFunc(p.layout.far.Tensors, func(t space.Tensor) bool {
 		nearEnd := p.farAt + places - p.nearAt // the near run is outside of the far one
 		isDense := t.IsDense(p.farAt, nearEnd) && t.IsDense(nearEnd, places)
-		return t.IsOutput || t.Aligned < accessBytes || !isDense || !p.layout.far.IsFull(&t)
+		return t.IsOutput || t.IsResized() || t.Aligned < accessBytes || !isDense || !p.layout.far.IsFull(&t)
 	}) {
 		return q
 	}

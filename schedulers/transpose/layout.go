@@ -74,7 +74,7 @@ func newLayout(f *core.Fusion, p *space.Space) (*layout, error) {
 	}
 	isFar := func(t *space.Tensor) bool {
 		isLong := min(near.size(p), far.size(p))*t.Bytes >= leastPiece // else a cache has it
-		return matters(p, t) && p.Inner(t) == far.inner && (p.IsFull(t) || isLong && along(p, t, near.run) && along(p, t, far.run))
+		return matters(p, t) && p.Inner(t) == far.inner && (isFull(p, t) || isLong && along(p, t, near.run) && along(p, t, far.run))
 	}
 	between := near.until(p, far)
 	var outside []int
@@ -89,6 +89,13 @@ func newLayout(f *core.Fusion, p *space.Space) (*layout, error) {
 	l.far = p.Arranged(slices.Concat(outside, near.run, far.run), isFar)
 	l.farAt, l.nearAt = len(outside), len(outside)+len(far.run)
 	l.rows = l.near.Ordered(space.Range{End: l.between}, space.Range{Begin: l.farAt, End: l.nearAt}, space.Range{Begin: l.between, End: l.farAt}, space.Range{Begin: l.nearAt, End: len(p.Extents)})
+	for i := range l.far.Tensors {
+		for k := range l.near.Tensors {
+			if far := &l.far.Tensors[i]; far.SharesResize(&l.near.Tensors[k]) {
+				return refuse("joined", far.Val, "%s is joined with %s, which lies in memory otherwise", f.Name(far.Val), f.Name(l.near.Tensors[k].Val))
+			}
+		}
+	}
 	if len(l.far.Tensors) == 0 {
 		return refuse("one group", far.largest.Val, "%s has not all dimensions along which others lie in memory", f.Name(far.largest.Val))
 	}
@@ -100,16 +107,23 @@ func newLayout(f *core.Fusion, p *space.Space) (*layout, error) {
 func matters(p *space.Space, t *space.Tensor) bool {
 	places := 0
 	for k, n := range p.Extents {
-		if n > 1 && p.IsAlong(t, k, k+1) {
+		if n > 1 && p.RunsAlong(t, k, k+1) {
 			places++
 		}
 	}
-	return p.IsFull(t) || !t.IsOutput && places > 1
+	return isFull(p, t) || !t.IsOutput && places > 1
+}
+
+// isFull reports whether t has an element of its own for each point of p, but for those that it is padded with or
+// that others are joined at.
+func isFull(p *space.Space, t *space.Tensor) bool {
+	n := len(p.Extents)
+	return p.RunsAlong(t, 0, n) && t.Elements() == p.Size(0, n)
 }
 
 // along reports whether t has elements of its own along all of some places.
 func along(p *space.Space, t *space.Tensor, places []int) bool {
-	return !slices.ContainsFunc(places, func(k int) bool { return !p.IsAlong(t, k, k+1) })
+	return !slices.ContainsFunc(places, func(k int) bool { return !p.RunsAlong(t, k, k+1) })
 }
 
 // groupsOf returns the groups of the tensors of p of which the order matters, those of most bytes

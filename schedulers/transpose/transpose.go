@@ -19,8 +19,9 @@
 //     several matrices, and for images, whose pixels are one run.
 //   - Tensors that have not an element for each point, or that lie along a third
 //     dimension, are read and written in the loops of the near group, element by element.
+//   - An input that is padded or joined where it is read is exchanged as that: the tile has what is read, zeros too.
 //
-// It does not take reductions, resizes or gathers.
+// It does not take reductions or gathers.
 package transpose
 
 import (
@@ -98,9 +99,9 @@ func (kind) Find(g *scheduler.Segment) scheduler.Finding[Params] {
 }
 
 // exchanges reports whether operations of class c have an element of the result for each of
-// the operands, at the same point.
+// the operands, at the same point, or, as pads and joins of inputs, at one that lies apart from it.
 func exchanges(c core.Class) bool {
-	return scheduler.Maps(c) && c != core.Resize && c != core.Gather
+	return scheduler.Maps(c) && c != core.Gather
 }
 
 // An analysis is what is found out about a segment when it is accepted.
