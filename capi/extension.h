@@ -173,7 +173,10 @@ void inputs_refuse(PyObject *list);
 typedef struct {
   PyTypeObject *tensor, *parameter;
   PyObject *empty_strided, *device, *uint8;
+  PyObject *cpu, *cuda; /* types of devices, as str */
+  PyObject *is_grad_enabled, *set_grad_enabled, *is_autocast_enabled, *set_autocast_enabled;
   /* Where torch has it, else NULL. */
+  PyObject *reinterpret; /* a view by sizes, strides and an offset that nobody else knows of: 0.2 us, as_strided 1.2 */
   PyObject *increment_version, *empty_strided_cuda, *current_device, *current_stream, *device_count, *out_of_memory;
   int num_devices; /* of CUDA; -1 before it was asked for */
 } Torch;
@@ -181,6 +184,9 @@ extern Torch torch;
 
 /* Takes what is needed from torch, which is imported. */
 int find_torch(void);
+
+/* The type of devices as torch names it: borrowed. */
+PyObject *torch_kind(int32_t device_type);
 
 /* The attribute of module at a path of names. */
 PyObject *lookup(PyObject *module, const char *path);
@@ -207,7 +213,7 @@ typedef struct {
   uint64_t *words;
   PyObject *few_tensors[16];
   uint64_t few_words[96];
-  int32_t num_tensors, has_stream, may_have_written;
+  int32_t num_tensors, has_stream, may_have_written, modes;
   uintptr_t stream;
   uint64_t seed, offset;
 } Run;
@@ -221,8 +227,8 @@ PyObject *new_memory(nvfi_plan *plan, int32_t number, void **memory);
 /* Makes the output of that number, which is a view: NULL with an exception on failure. */
 PyObject *view_for(Run *run, int32_t output);
 
-/* The callable of a call of torch: borrowed. NULL with an exception on failure. */
-PyObject *callable_of(nvfi_plan *plan, int32_t call);
+/* What new_call made for a call of torch: borrowed. NULL with an exception on failure. */
+PyObject *kept_call(nvfi_plan *plan, int32_t call);
 
 /* A new tuple of ints. */
 PyObject *tuple_of(const int64_t *values, int32_t n);
@@ -256,15 +262,17 @@ int wait_for(nvfi_job job, int is_run);
 /* Takes the hook that makes callables of calls of torch. */
 void set_prepare_call(PyObject *hook);
 
-/* Has the hook make the callable of a call, for tensors on a device of torch. */
-PyObject *new_callable(const nvfi_call *call, PyObject *device);
+/* What is kept of a call with its plan, for tensors on a device of torch. */
+PyObject *new_call(const nvfi_plan *plan, int32_t number, PyObject *device);
 
 /* The tensor of a memory, or of an input by the complement of its position. NULL with an
  * exception on failure. */
 PyObject *tensor_of(Run *run, int32_t from);
 
-/* Calls torch, and takes its results. 0 with an exception on failure. */
+/* Calls torch, and takes its results. 0 with an exception on failure. From the first
+ * call of a run to calls_end, autograd and autocast are off on this thread. */
 int call_torch(Run *run, int32_t number);
+int calls_end(Run *run);
 
 /* ---- execute.c ---- */
 

@@ -46,7 +46,7 @@ static PyObject *extents_of(const nvfi_argument *a) {
   return pair;
 }
 
-/* The calls that make memories, then the callables of calls of torch, then sizes and
+/* The calls that make memories, then what calls of torch keep, then sizes and
  * strides of outputs if some are views: a tuple, borrowed. */
 static PyObject *objects_of(nvfi_plan *plan) {
   if (plan->objects) return plan->objects;
@@ -55,7 +55,7 @@ static PyObject *objects_of(nvfi_plan *plan) {
   for (int32_t i = 0; objects && i < count; i++) {
     PyObject *object;
     if (i < memories) object = call_for(&plan->memories[i], device);
-    else if (i < views) object = new_callable(&plan->calls[i - memories], device);
+    else if (i < views) object = new_call(plan, i - memories, device);
     else object = extents_of(&plan->views[i - views]);
     if (!object || PyTuple_SetItem(objects, i, object)) Py_CLEAR(objects);
   }
@@ -66,7 +66,7 @@ static PyObject *objects_of(nvfi_plan *plan) {
   return plan->objects;
 }
 
-PyObject *callable_of(nvfi_plan *plan, int32_t call) {
+PyObject *kept_call(nvfi_plan *plan, int32_t call) {
   PyObject *objects = objects_of(plan);
   return objects ? PyTuple_GetItem(objects, num_memories(plan) + call) : NULL;
 }

@@ -14,7 +14,7 @@ void run_begin(Run *run) {
   run->tensors = run->few_tensors;
   run->words = run->few_words;
   run->num_tensors = 0;
-  run->has_stream = run->may_have_written = 0;
+  run->has_stream = run->may_have_written = run->modes = 0;
   run->seed = run->offset = 0;
 }
 
@@ -160,13 +160,17 @@ static PyObject *outputs_of(Run *run) {
   return list;
 }
 
+static int run_phases(Run *run) {
+  int ok = 1;
+  for (int32_t i = 0; ok && i < run->plan->num_phases; i++) ok = run_phase(run, i);
+  return calls_end(run) && ok;
+}
+
 PyObject *run_plan(Run *run) {
   nvf_error error = {0};
   const nvfi_plan *plan = run->plan;
   if (!reserve(run)) return NULL;
   plan_begin(plan, run->in.inputs, run->seed, run->offset, run->words);
   if (plan->num_scalars && !check(nvfi_scalars(run->plan, run->in.inputs, run->words + plan->scalars_at, &error), &error)) return NULL;
-  for (int32_t i = 0; i < plan->num_phases; i++)
-    if (!run_phase(run, i)) return NULL;
-  return outputs_of(run);
+  return run_phases(run) ? outputs_of(run) : NULL;
 }

@@ -68,7 +68,14 @@ int find_torch(void) {
   if (torch.tensor && !torch.parameter) torch.parameter = (PyTypeObject *)lookup(module, "nn Parameter");
   if (torch.parameter && !torch.uint8) torch.uint8 = lookup(module, "uint8");
   if (torch.uint8 && !torch.device) torch.device = lookup(module, "device");
-  if (torch.device && !torch.empty_strided && (torch.empty_strided = lookup(module, "empty_strided"))) {
+  if (torch.device && !torch.cpu) torch.cpu = PyUnicode_InternFromString("cpu");
+  if (torch.cpu && !torch.cuda) torch.cuda = PyUnicode_InternFromString("cuda");
+  if (torch.cuda && !torch.is_grad_enabled) torch.is_grad_enabled = lookup(module, "is_grad_enabled");
+  if (torch.is_grad_enabled && !torch.set_grad_enabled) torch.set_grad_enabled = lookup(module, "_C _set_grad_enabled");
+  if (torch.set_grad_enabled && !torch.is_autocast_enabled) torch.is_autocast_enabled = lookup(module, "is_autocast_enabled");
+  if (torch.is_autocast_enabled && !torch.set_autocast_enabled) torch.set_autocast_enabled = lookup(module, "set_autocast_enabled");
+  if (torch.set_autocast_enabled && !torch.empty_strided && (torch.empty_strided = lookup(module, "empty_strided"))) {
+    torch.reinterpret = lookup_optional(module, "_C _dynamo guards _reinterpret_tensor");
     torch.increment_version = lookup_optional(module, "autograd graph increment_version");
     torch.empty_strided_cuda = lookup_optional(module, "_C _dynamo guards _empty_strided_cuda");
     torch.current_device = lookup_optional(module, "_C _cuda_getDevice");
@@ -84,6 +91,8 @@ int find_torch(void) {
   Py_DECREF(module);
   return torch.empty_strided ? 0 : -1;
 }
+
+PyObject *torch_kind(int32_t device_type) { return device_type == NVF_CUDA ? torch.cuda : torch.cpu; }
 
 /* ---- Reading ---- */
 

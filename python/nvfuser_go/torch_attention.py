@@ -34,13 +34,15 @@ def sdpfa_fwd(
     if kernel == "flash":
         q, k, v = _dense(query, key, value)
         if _prefers_cudnn(q, k, v, causal, scale):
-            found = _aten._scaled_dot_product_cudnn_attention(q, k, v, None, wanted[1], 0.0, causal, False, scale=scale)
+            found = _aten._scaled_dot_product_cudnn_attention.default(
+                q, k, v, None, wanted[1], 0.0, causal, False, scale=scale
+            )
             return found[0], found[1].reshape(q.shape[:3]) if wanted[1] else None, zero, zero
-        found = _aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
+        found = _aten._scaled_dot_product_flash_attention.default(q, k, v, 0.0, causal, False, scale=scale)
         return found[0], found[1], zero, zero
     if kernel == "efficient":
         q, k, v = _dense(query, _repeated(key, query), _repeated(value, query))
-        found = _aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, causal, scale=scale)
+        found = _aten._scaled_dot_product_efficient_attention.default(q, k, v, None, True, 0.0, causal, scale=scale)
         return found[0], found[1][:, :, : query.shape[2]], zero, zero
     return *_spelled(query, key, value, bias, mask, causal, scale), zero, zero
 
@@ -67,11 +69,11 @@ def sdpfa_bwd(
         most = (query.shape[2], key.shape[2])
         if _prefers_cudnn(q, k, v, causal, scale):
             zero, rows = _zero(query), logsumexp.contiguous().unsqueeze(-1)
-            return _aten._scaled_dot_product_cudnn_attention_backward(
+            return _aten._scaled_dot_product_cudnn_attention_backward.default(
                 d, q, k, v, o, rows, zero, zero, None, None, None, *most, 0.0, causal, scale=scale
             )
         state = torch.zeros(2, dtype=torch.int64, device=query.device).view(torch.uint64)
-        found = _aten._scaled_dot_product_flash_attention_backward(
+        found = _aten._scaled_dot_product_flash_attention_backward.default(
             d, q, k, v, o, logsumexp.contiguous(), None, None, *most, 0.0, causal, state, state, scale=scale
         )
         return tuple(found[:3])
@@ -80,7 +82,7 @@ def sdpfa_bwd(
         d, q, k, v, o = _dense(grad_output, query, _repeated(key, query), _repeated(value, query), output)
         padded = torch.nn.functional.pad(logsumexp, (0, -query.shape[2] % 32), value=math.inf)
         zero, wanted = _zero(query), [True, True, True, False]
-        found = _aten._scaled_dot_product_efficient_attention_backward(
+        found = _aten._scaled_dot_product_efficient_attention_backward.default(
             d, q, k, v, None, o, padded, zero, zero, 0.0, wanted, causal, scale=scale
         )
         return found[0], _summed(found[1], key), _summed(found[2], value)
@@ -110,6 +112,18 @@ def _prefers_cudnn(query: Tensor, key: Tensor, value: Tensor, causal: bool, scal
     grouped = query.shape[1] != key.shape[1]
     choice = torch._fused_sdp_choice(query, key, value, None, 0.0, causal, scale=scale, enable_gqa=grouped)
     return choice == torch.nn.attention.SDPBackend.CUDNN_ATTENTION.value
+
+
+def is_torchs_choice(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float | None) -> bool:
+    """Whether torch itself would have the kernel compute attention that computes it here, without bias and mask."""
+    kernel = _kernel(query, key, value, causal)
+    if kernel is None or not all(_is_aligned(x) for x in (query, key, value)):
+        return False
+    grouped, backends = query.shape[1] != key.shape[1], torch.nn.attention.SDPBackend
+    choice = torch._fused_sdp_choice(query, key, value, None, 0.0, causal, scale=scale, enable_gqa=grouped)
+    if kernel == "flash":
+        return choice in (backends.FLASH_ATTENTION.value, backends.CUDNN_ATTENTION.value)
+    return choice == backends.EFFICIENT_ATTENTION.value and not grouped
 
 
 def _dense(*tensors: Tensor) -> list[Tensor]:

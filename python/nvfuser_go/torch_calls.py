@@ -1,10 +1,11 @@
 """Calls of torch from plans: what a plan says of one as JSON becomes a callable.
 
-A call computes one operation by the torch expression of its row, on tensors of one device. It waits for no device,
-takes no part in autograd or autocast, and changes no argument. Its results are of the dtype, sizes and strides that the
-plan asks for, and share memory with nothing.
+A call computes one operation by the torch expression of its row, on tensors of one device, while autograd and autocast
+are off. It waits for no device and changes no argument. Its results are of the dtype, sizes and strides that the plan
+asks for, and share memory with nothing.
 """
 
+import ast
 import functools
 import json
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from nvfuser_go import torch_attention, torch_rows
+from nvfuser_go import torch_attention, torch_direct, torch_rows
 from nvfuser_go.errors import FusionError
 
 # How an argument is seen that is not the whole tensor: its dtype, sizes, strides and offset, in elements of that dtype
@@ -42,6 +43,10 @@ def prepare_call(spec: str, views: Sequence[View | None], device: torch.device) 
 
     The callable raises FusionError for what torch raises, which is its cause; torch.OutOfMemoryError stays. Unsupported
     says that torch has no kernel for what is asked.
+
+    Its attribute direct takes the arguments of the first run, all of them seen, and tells how torch is called in all
+    runs where that needs no Python: a function, its arguments and how its result is seen (torch_direct.Made), and what
+    it may raise; None: by the callable.
     """
     call = json.loads(spec)
     wanted = ("wanted", str(tuple(r["kept"] for r in call["results"])))
@@ -57,21 +62,11 @@ def prepare_call(spec: str, views: Sequence[View | None], device: torch.device) 
     one = kept[0] if call["own"] and len(kept) == 1 else None
     others = [None] * len(results)
 
-    kind = device.type
-    set_grad_enabled = torch._C._set_grad_enabled  # the public one makes an object each time
-
     def run(*arguments: Any) -> tuple[Any, ...]:
-        has_gradients = torch.is_grad_enabled()
         try:
-            if has_gradients:
-                set_grad_enabled(False)
             if seen:
                 arguments = _seen(arguments, seen)
-            if torch.is_autocast_enabled(kind):
-                with torch.autocast(kind, enabled=False):
-                    values = _computed(compute, device, arguments)
-            else:
-                values = _computed(compute, device, arguments)
+            values = _computed(compute, device, arguments)
             if one is not None and _is_as_asked(values[one], results[one]):
                 return (*others[:one], values[one], *others[one + 1 :])
             return _as_asked(values, results, arguments, device)
@@ -79,21 +74,43 @@ def prepare_call(spec: str, views: Sequence[View | None], device: torch.device) 
             raise
         except FAILURES as failure:
             raise FusionError(_message(call, arguments, failure)) from failure
-        finally:
-            if has_gradients:
-                set_grad_enabled(True)
 
+    def direct(*arguments: Any) -> tuple[Any, ...] | None:
+        if one is None:
+            return None
+        values = {name: _parameter(value, arguments) for name, value in call["parameters"]}
+        wanted, asked = tuple(r is not None for r in results), results[one][1:]
+        try:
+            made = torch_direct.direct_call(call["expression"], values, wanted, asked)
+        except FAILURES:
+            return None
+        return None if made is None else (*made, FAILURES)
+
+    run.direct = direct
     return run
+
+
+def _parameter(text: str, arguments: tuple[Any, ...]) -> Any:
+    """What a parameter is to torch_direct."""
+    if text.startswith("_"):
+        position = int(text[1:])
+        return torch_direct.Operand(position, arguments[position])
+    try:
+        return ast.literal_eval(text)
+    except ValueError:
+        return ...
 
 
 @functools.lru_cache(maxsize=4096)
 def _function(expression: str, parameters: tuple[tuple[str, str], ...], count: int) -> Callable[..., Any]:
     """A function of a device and `count` arguments that gives the value of the expression."""
     arguments = ", ".join(["device", *(f"_{i}" for i in range(count))])
-    names = ", ".join(name for name, _ in parameters)
+    assigned = ", ".join(name for name, _ in parameters)
     values = ", ".join(value for _, value in parameters)
-    text = f"lambda {arguments}: (lambda {names}: {expression})({values})"
-    return eval(text, {"torch": torch, "F": torch.nn.functional, "rows": torch_rows, "attention": torch_attention})
+    text = f"def call({arguments}):\n    {assigned}, = {values},\n    return {expression}"
+    names = {"torch": torch, "F": torch.nn.functional, "rows": torch_rows, "attention": torch_attention}
+    exec(text, names)
+    return names["call"]
 
 
 def _seen(arguments: tuple[Any, ...], views: list[tuple[Any, ...]]) -> tuple[Any, ...]:

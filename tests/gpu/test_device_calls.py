@@ -162,3 +162,66 @@ def test_out_of_memory_of_a_call() -> None:
         assert torch.cuda.memory_allocated() == before
     small = execute(fd, [a[:8], b[:, :8].contiguous()])
     torch.testing.assert_close(small[0], (a[:8].sin() @ b[:, :8]).sin())
+
+
+@pytest.mark.parametrize("dtype, heads, key_heads, queries, keys, features, of_values, causal, kernel", ATTENTION)
+def test_attention_alone(dtype, heads, key_heads, queries, keys, features, of_values, causal, kernel, cudnn) -> None:
+    """Where only the output is wanted: in the first run and later ones, also after cuDNN was turned on or off."""
+    torch.manual_seed(2)
+    q = torch.randn(2, queries, heads, features, dtype=dtype, device=DEVICE).transpose(1, 2)
+    k = torch.randn(2, keys, key_heads, features, dtype=dtype, device=DEVICE).transpose(1, 2)
+    v = torch.randn(2, keys, key_heads, of_values, dtype=dtype, device=DEVICE).transpose(1, 2)
+    scale = 0.3 if cudnn else 0.31  # plans of their own
+    with FusionDefinition() as fd:
+        heads_of = [fd.ops.permute(fd.from_pytorch(x.transpose(1, 2)), [0, 2, 1, 3]) for x in (q, k, v)]
+        fd.add_output(fd.ops.sdpfa_fwd(*heads_of, is_causal=causal, scale=scale)[0])
+    inputs = [x.transpose(1, 2) for x in (q, k, v)]
+    with torch.no_grad():
+        want = sdpfa_fwd(q, k, v, None, None, 0.0, causal, scale, (True, False, False, False))[0]
+    first = execute(fd, inputs)[0]
+    torch.testing.assert_close(first, want)
+    with torch.autocast("cuda"):
+        again = execute(fd, [x.requires_grad_() for x in inputs])[0]
+        assert torch.is_autocast_enabled("cuda") and torch.is_grad_enabled()
+    assert again.grad_fn is None and torch.equal(again, first)
+    torch.backends.cuda.enable_cudnn_sdp(not cudnn)
+    torch.testing.assert_close(execute(fd, inputs)[0], want, rtol=2e-2, atol=2e-2)
+    torch.backends.cuda.enable_cudnn_sdp(cudnn)
+    assert torch.equal(execute(fd, inputs)[0], first)
+
+
+def layers() -> FusionDefinition:
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1, -1, -1], [True] * 3)
+        w = fd.define_tensor([-1, -1], [True] * 2)
+        b = fd.define_tensor([-1], [True])
+        y = fd.ops.linear(fd.ops.sin(fd.ops.linear(x, w, b)), w)
+        fd.add_output(fd.ops.add(fd.ops.matmul(y, fd.ops.permute(y, [0, 2, 1])), 1.0))
+    return fd
+
+
+def test_products_on_another_stream_and_in_a_graph() -> None:
+    fd = layers()
+    x, w, b = (torch.randn(*shape, device=DEVICE) for shape in ((3, 16, 32), (32, 32), (32,)))
+
+    def want() -> torch.Tensor:
+        y = torch.nn.functional.linear(torch.sin(torch.nn.functional.linear(x, w, b)), w)
+        return y @ y.mT + 1
+
+    execute(fd, [x, w, b])
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            torch.cuda._sleep(10_000_000)
+            x.normal_()
+            torch.testing.assert_close(execute(fd, [x, w, b])[0], want())
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        (output,) = execute(fd, [x, w, b])
+    for _ in range(2):
+        x.normal_()
+        graph.replay()
+        torch.cuda.synchronize()
+        torch.testing.assert_close(output, want())

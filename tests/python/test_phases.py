@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from nvfuser_go import _C, DataType, FusionDefinition, FusionError, Unsupported, torch_rows
+from nvfuser_go import _C, DataType, FusionDefinition, FusionError, Unsupported, torch_direct, torch_rows
 from nvfuser_go.inputs import prepare
 from nvfuser_go.random import draw
 from nvfuser_go.torch_calls import prepare_call
@@ -157,6 +157,7 @@ def test_error_of_torch_names_the_operation(monkeypatch) -> None:
     fd, reference = chain(1)
     x, w = tensors()
     monkeypatch.setattr(torch_rows, "matmul", boom)
+    monkeypatch.setattr(torch_direct, "direct_call", boom)
     with pytest.raises(FusionError) as caught:
         fd.execute([x, w], _enable_options=SIMULATE)
     text = str(caught.value)

@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from thread_programs import PROGRAMS, Program, attention, products, program
+from thread_programs import PROGRAMS, Program, attention, in_products, products, program
 
-from nvfuser_go import FusionDefinition, LRUCache, torch_rows
+from nvfuser_go import FusionDefinition, LRUCache
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -134,21 +134,24 @@ def test_looking_at_what_others_execute_first() -> None:
         run_in_threads(8, work)
 
 
-def test_definitions_dropped_while_they_run(monkeypatch) -> None:
+DIRECTLY = pytest.mark.parametrize("directly", [True, False], ids=["directly", "by a callable"])
+
+
+@DIRECTLY
+def test_definitions_dropped_while_they_run(directly: bool, monkeypatch) -> None:
     """The program's reference to a definition goes, and others are collected, in the middle of its phases."""
-    matmul, held = torch_rows.matmul, threading.local()
+    held = threading.local()
     alive: list[weakref.ref] = []
 
-    def dropping(*arguments: torch.Tensor) -> torch.Tensor:
+    def drop() -> None:
         held.box.clear()
         gc.collect(0)
-        return matmul(*arguments)
 
-    monkeypatch.setattr(torch_rows, "matmul", dropping)
+    in_products(monkeypatch, directly, drop)
 
     def work(thread: int) -> None:
         for i in range(15):
-            p = products(11 + thread + i / 64)
+            p = products(11 + thread + i / 64 + directly / 128)
             inputs, want = p.inputs(), p.reference
             held.box = [p.fd]
             alive.append(weakref.ref(p.fd))
@@ -162,41 +165,54 @@ def test_definitions_dropped_while_they_run(monkeypatch) -> None:
     assert not any(ref() for ref in alive)
 
 
-def test_fusions_within_calls_of_torch(monkeypatch) -> None:
-    """A call in the middle of a run, such as one of a collector's callbacks, executes the same fusion and others."""
-    matmul, depth = torch_rows.matmul, threading.local()
-    p = products(23.0)
+@DIRECTLY
+def test_fusions_within_calls_of_torch(directly: bool, monkeypatch) -> None:
+    """A call in the middle of a run, such as one of a collector's callbacks, executes the same fusion and others.
 
-    def nested(*arguments: torch.Tensor) -> torch.Tensor:
+    Autograd is off in all of them, and on again when the outermost ends.
+    """
+    depth = threading.local()
+    p = products(23.0 + directly)
+    deepest = []
+
+    def nest() -> None:
         at = getattr(depth, "at", 0)
+        assert not torch.is_grad_enabled()
         if at < 2:
             depth.at = at + 1
+            deepest.append(at + 1)
             try:
                 p.check(simulate=True)
                 program(next(fresh)).check(simulate=True)
             finally:
                 depth.at = at
-        return matmul(*arguments)
+            assert not torch.is_grad_enabled()
 
-    fresh = itertools.count(1 << 21)
-    monkeypatch.setattr(torch_rows, "matmul", nested)
-    run_in_threads(2, lambda _: p.check(simulate=True))
+    def work(_: int) -> None:
+        p.check(simulate=True)
+        assert torch.is_grad_enabled()
+
+    fresh = itertools.count((1 << 21) + (directly << 12))
+    in_products(monkeypatch, directly, nest)
+    run_in_threads(2, work)
+    assert max(deepest) == 2
 
 
-def test_executors_evicted_while_they_run(monkeypatch) -> None:
+@DIRECTLY
+def test_executors_evicted_while_they_run(directly: bool, monkeypatch) -> None:
     """A run in the middle of which its executor leaves the cache of the process."""
-    matmul, p = torch_rows.matmul, products(29.0)
+    p = products(29.0 + directly)
     calls = itertools.count()
 
-    def evicting(*arguments: torch.Tensor) -> torch.Tensor:
+    def evict() -> None:
         if next(calls) == 1:
             for i in range(1100):
                 with FusionDefinition() as fd:
                     fd.add_output(fd.ops.add(fd.define_tensor([-1], [True]), 31 + i / 2048))
                 fd.execute([torch.ones(1)])
-        return matmul(*arguments)
 
-    monkeypatch.setattr(torch_rows, "matmul", evicting)
+    in_products(monkeypatch, directly, evict)
     for _ in range(2):
         p.check(simulate=True)
-    products(29.0).check(simulate=True)
+    products(29.0 + directly).check(simulate=True)
+    assert next(calls) == 9

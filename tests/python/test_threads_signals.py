@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from thread_programs import Program, program
+from thread_programs import Program, in_products, products, program
 
-from nvfuser_go import _C, FusionDefinition, torch_rows
+from nvfuser_go import _C, FusionDefinition
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -149,20 +149,23 @@ def test_exceptions_of_a_handler_anywhere(simulate: bool) -> None:
         p.check(simulate)
 
 
-def test_an_exception_of_a_handler_in_a_call_of_torch(monkeypatch) -> None:
+@pytest.mark.parametrize("directly", [True, False], ids=["directly", "by a callable"])
+def test_an_exception_of_a_handler_in_a_call_of_torch(directly: bool, monkeypatch) -> None:
     """It comes out as it is: it is no failure of torch. A timeout of a test runner is raised like that."""
-    p, matmul = program(6 << 20), torch_rows.matmul
+    p, calls = products(61.0 + directly), []
 
-    def slow(*arguments: torch.Tensor) -> torch.Tensor:
-        signal.raise_signal(signal.SIGALRM)
-        return matmul(*arguments)
+    def maybe_raise() -> None:
+        calls.append(None)
+        if len(calls) == 5:  # in the middle of the second run
+            signal.raise_signal(signal.SIGALRM)
 
+    in_products(monkeypatch, directly, maybe_raise)
     p.check(simulate=True)
-    monkeypatch.setattr(torch_rows, "matmul", slow)
     with handler(signal.SIGALRM, alarm), pytest.raises(Alarm):
         p.check(simulate=True)
-    monkeypatch.undo()
+    assert len(calls) == 5 and torch.is_grad_enabled()
     p.check(simulate=True)
+    assert len(calls) == 8
 
 
 def test_signals_of_the_process_are_not_for_threads_of_go() -> None:

@@ -7,10 +7,31 @@ from collections.abc import Callable
 
 import torch
 
-from nvfuser_go import DataType, FusionDefinition
+from nvfuser_go import DataType, FusionDefinition, torch_direct, torch_rows
 
 Inputs = list[torch.Tensor | float]
 Reference = Callable[..., list[torch.Tensor]]
+
+
+def in_products(monkeypatch, directly: bool, then: Callable[[], None]) -> None:
+    """Has each product of matrices of plans that are made from now on call `then`: where C calls torch, or a callable.
+
+    Plans that C calls torch for go on to do so when the patch is undone.
+    """
+
+    def product(*arguments: torch.Tensor) -> torch.Tensor:
+        then()
+        return torch.matmul(*arguments)
+
+    def form(arg1: torch_direct.Operand, arg2: torch_direct.Operand, wanted: tuple) -> torch_direct.Direct | None:
+        return torch_direct.Direct(product, [arg1, arg2]) if directly else None
+
+    monkeypatch.setitem(torch_direct.FORMS, "rows.matmul(arg1, arg2)", form)
+    monkeypatch.setattr(torch_rows, "matmul", unreachable if directly else product)
+
+
+def unreachable(*_: torch.Tensor) -> torch.Tensor:
+    raise AssertionError("a product was computed by a callable")
 
 
 class Program:
