@@ -207,12 +207,9 @@ static int64_t num_elements(const int64_t *sizes, int32_t rank) {
   return n;
 }
 
-/* Takes the result of a direct call, the reference to which goes, as the one result that
- * is read. as: the sizes and strides by which it is seen, or None. 1; 0 if it is not as
- * asked; -1 with an exception. */
-static int take_direct(Run *run, const nvfi_call *call, PyObject *tensor, PyObject *as) {
-  const nvfi_result *r = call->results;
-  while (r->memory < 0) r++;
+/* Takes a tensor as a result of a direct call. as: the sizes and strides by which it is
+ * seen, or None. 1; 0 if it is not as asked; -1 with an exception. */
+static int take_tensor(Run *run, const nvfi_result *r, PyObject *tensor, PyObject *as) {
   nvf_input read;
   int status = tensor_read(&run->in, tensor, &read);
   if (status == 1 && as != Py_None) {
@@ -222,18 +219,35 @@ static int take_direct(Run *run, const nvfi_call *call, PyObject *tensor, PyObje
     read.strides = r->strides;
   }
   if (status == 1) status = is_result(&run->plan->description, r, &read);
-  if (status == 1 && as != Py_None) {
+  if (status != 1) return status;
+  Py_INCREF(tensor);
+  if (as != Py_None) {
     PyObject *zero = PyLong_FromLong(0);
     tensor = seen(tensor, PyTuple_GetItem(as, 0), PyTuple_GetItem(as, 1), zero);
     Py_DECREF(zero);
     if (!tensor) return -1;
   }
-  if (status == 1) run_put(run, r->memory, tensor, read.data);
-  else Py_DECREF(tensor);
+  run_put(run, r->memory, tensor, read.data);
+  return 1;
+}
+
+/* Takes what a direct call gave, a tuple or the one result that is read, all or nothing;
+ * as take_tensor. views: how each result is seen. */
+static int take_direct(Run *run, const nvfi_call *call, PyObject *given, PyObject *views) {
+  int is_tuple = PyTuple_Check(given), status = 1, taken = 0, i = 0;
+  if (is_tuple && PyTuple_Size(given) < call->num_results) return 0;
+  for (; status == 1 && i < call->num_results; i++) {
+    const nvfi_result *r = &call->results[i];
+    if (r->memory < 0) continue;
+    if (!is_tuple && taken++) status = 0;
+    else status = take_tensor(run, r, is_tuple ? PyTuple_GetItem(given, i) : given, PyTuple_GetItem(views, i));
+  }
+  while (status != 1 && i-- > 0)
+    if (call->results[i].memory >= 0) Py_CLEAR(run->tensors[call->results[i].memory]);
   return status;
 }
 
-/* direct: a function, its arguments, how its result is seen, and the exceptions of torch.
+/* direct: a function, its arguments, how results are seen, and the exceptions of torch.
  * As take_direct; torch's own exceptions are left to the callable, which words them. */
 static int call_direct(Run *run, const nvfi_call *call, PyObject *kept, PyObject *direct) {
   PyObject *items = PyTuple_GetItem(direct, 1);
@@ -246,7 +260,11 @@ static int call_direct(Run *run, const nvfi_call *call, PyObject *kept, PyObject
   if (!arguments) return -1;
   PyObject *result = PyObject_Call(PyTuple_GetItem(direct, 0), arguments, NULL);
   Py_DECREF(arguments);
-  if (result) return take_direct(run, call, result, PyTuple_GetItem(direct, 2));
+  if (result) {
+    int status = take_direct(run, call, result, PyTuple_GetItem(direct, 2));
+    Py_DECREF(result);
+    return status;
+  }
   if ((torch.out_of_memory && PyErr_ExceptionMatches(torch.out_of_memory)) || !PyErr_ExceptionMatches(PyTuple_GetItem(direct, 3))) return -1;
   PyErr_Clear();
   return 0;

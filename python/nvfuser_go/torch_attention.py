@@ -5,7 +5,9 @@ the device, and from whether the program has torch use cuDNN. Dropout is refused
 generator in forms that differ between its versions, and one that they do not expect ends the process.
 """
 
+import functools
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -65,18 +67,8 @@ def sdpfa_bwd(
     causal = bool(is_causal)
     kernel = _kernel(query, key, value, causal)
     if kernel == "flash":
-        d, q, k, v, o = _dense(grad_output, query, key, value, output)
-        most = (query.shape[2], key.shape[2])
-        if _prefers_cudnn(q, k, v, causal, scale):
-            zero, rows = _zero(query), logsumexp.contiguous().unsqueeze(-1)
-            return _aten._scaled_dot_product_cudnn_attention_backward.default(
-                d, q, k, v, o, rows, zero, zero, None, None, None, *most, 0.0, causal, scale=scale
-            )
-        state = torch.zeros(2, dtype=torch.int64, device=query.device).view(torch.uint64)
-        found = _aten._scaled_dot_product_flash_attention_backward.default(
-            d, q, k, v, o, logsumexp.contiguous(), None, None, *most, 0.0, causal, state, state, scale=scale
-        )
-        return tuple(found[:3])
+        dense = _dense(grad_output, query, key, value, output)
+        return _by_flash(*dense, logsumexp.contiguous(), causal=causal, scale=scale)
     # On narrow types the other kernel gave two results for equal tensors (torch 2.11 on an H100).
     if kernel == "efficient" and query.dtype is torch.float32:
         d, q, k, v, o = _dense(grad_output, query, _repeated(key, query), _repeated(value, query), output)
@@ -87,6 +79,22 @@ def sdpfa_bwd(
         )
         return found[0], _summed(found[1], key), _summed(found[2], value)
     return _spelled_gradients(grad_output, query, key, value, output, logsumexp, causal, scale)
+
+
+def _by_flash(
+    d: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, logsumexp: Tensor, *, causal: bool, scale: float | None
+) -> tuple[Tensor, ...]:
+    most = (q.shape[2], k.shape[2])
+    if _prefers_cudnn(q, k, v, causal, scale):
+        zero, rows = _zero(q), logsumexp.unsqueeze(-1)
+        return _aten._scaled_dot_product_cudnn_attention_backward.default(
+            d, q, k, v, o, rows, zero, zero, None, None, None, *most, 0.0, causal, scale=scale
+        )
+    state = torch.zeros(2, dtype=torch.int64, device=q.device).view(torch.uint64)
+    found = _aten._scaled_dot_product_flash_attention_backward.default(
+        d, q, k, v, o, logsumexp, None, None, *most, 0.0, causal, state, state, scale=scale
+    )
+    return tuple(found[:3])
 
 
 def _kernel(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> str | None:
@@ -124,6 +132,45 @@ def is_torchs_choice(query: Tensor, key: Tensor, value: Tensor, causal: bool, sc
     if kernel == "flash":
         return choice in (backends.FLASH_ATTENTION.value, backends.CUDNN_ATTENTION.value)
     return choice == backends.EFFICIENT_ATTENTION.value and not grouped
+
+
+def forward_of(
+    query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float | None, wanted: tuple[bool, ...]
+) -> Callable[..., tuple[Tensor | None, ...]] | None:
+    """sdpfa_fwd with logsumexp as a function of query, key and value like these; None: not by flash kernels.
+
+    It finds out nothing but which kernel torch would use, as the program may turn cuDNN on and off.
+    """
+    if _kernel(query, key, value, causal) != "flash" or not all(_is_aligned(x) for x in (query, key, value)):
+        return None
+    seeds = {"size": (), "dtype": torch.uint64, "device": query.device}
+
+    def forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor | None, ...]:
+        if _prefers_cudnn(q, k, v, causal, scale):
+            found = torch._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal, False, scale=scale)
+        else:
+            found = torch._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
+        return found[0], found[1], *(torch.zeros(**seeds) if is_wanted else None for is_wanted in wanted[2:])
+
+    return forward
+
+
+def backward_of(
+    grad_output: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: Tensor,
+    logsumexp: Tensor,
+    causal: bool,
+    scale: float | None,
+) -> Callable[..., tuple[Tensor, ...]] | None:
+    """sdpfa_bwd as a function of its tensors like these, as forward_of. logsumexp is dense."""
+    if _kernel(query, key, value, causal) != "flash":
+        return None
+    if not all(_is_aligned(x) for x in (grad_output, query, key, value, output)):
+        return None
+    return functools.partial(_by_flash, causal=causal, scale=scale)
 
 
 def _dense(*tensors: Tensor) -> list[Tensor]:

@@ -45,7 +45,7 @@ def prepare_call(spec: str, views: Sequence[View | None], device: torch.device) 
     says that torch has no kernel for what is asked.
 
     Its attribute direct takes the arguments of the first run, all of them seen, and tells how torch is called in all
-    runs where that needs no Python: a function, its arguments and how its result is seen (torch_direct.Made), and what
+    runs where that needs no Python: a function, its arguments and how results are seen (torch_direct.Made), and what
     it may raise; None: by the callable.
     """
     call = json.loads(spec)
@@ -76,12 +76,11 @@ def prepare_call(spec: str, views: Sequence[View | None], device: torch.device) 
             raise FusionError(_message(call, arguments, failure)) from failure
 
     def direct(*arguments: Any) -> tuple[Any, ...] | None:
-        if one is None:
+        if not call["own"]:
             return None
         values = {name: _parameter(value, arguments) for name, value in call["parameters"]}
-        wanted, asked = tuple(r is not None for r in results), results[one][1:]
         try:
-            made = torch_direct.direct_call(call["expression"], values, wanted, asked)
+            made = torch_direct.direct_call(call["expression"], values, [r and r[1:] for r in results])
         except FAILURES:
             return None
         return None if made is None else (*made, FAILURES)
@@ -155,7 +154,13 @@ def _widened(x: Any) -> Any:
 
 def _is_as_asked(value: torch.Tensor, asked: tuple[Any, ...]) -> bool:
     dtype, sizes, strides = asked
-    return value.dtype is dtype and value.shape == sizes and value.stride() == strides and value.storage_offset() == 0
+    return value.dtype is dtype and value.shape == sizes and _lies_as(value, strides) and value.storage_offset() == 0
+
+
+def _lies_as(value: torch.Tensor, strides: tuple[int, ...]) -> bool:
+    """Whether a tensor has these strides, but along dimensions of one element, where they say nothing."""
+    own = value.stride()
+    return own == strides or all(n == 1 or s == t for n, s, t in zip(value.shape, own, strides, strict=True))
 
 
 def _as_asked(
@@ -176,7 +181,7 @@ def _as_asked(
         if (
             memory in taken
             or value.storage_offset()
-            or value.stride() != strides
+            or not _lies_as(value, strides)
             or value.device != device
             or _has_bits(value)
         ):

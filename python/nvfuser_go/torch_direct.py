@@ -34,36 +34,40 @@ class Matrix(NamedTuple):
 
 
 class Direct(NamedTuple):
-    """A function of torch with its arguments: operands and constants. It has one result.
+    """A function of torch with its arguments: operands and constants. It gives a result for each, or the only one.
 
-    is_dense: the elements of the result lie in order, and are those of the asked one in its order.
+    dense: the results whose elements lie in order, and are those of the asked ones in their order.
     """
 
-    function: Callable[..., Tensor]
+    function: Callable[..., Any]
     arguments: Sequence[Operand | Matrix | bool | int | float | None]
-    is_dense: bool = False
+    dense: tuple[int, ...] = ()
 
 
-# What C calls: the function; arguments, which are a position, a matrix or a constant in a tuple of one; sizes and
-# strides by which the result is seen, None: as it is.
-Made = tuple[Callable[..., Tensor], tuple[Any, ...], tuple[tuple[int, ...], tuple[int, ...]] | None]
+# Sizes and strides.
+Extents = tuple[tuple[int, ...], tuple[int, ...]]
+
+# What C calls: the function; arguments, which are a position, a matrix or a constant in a tuple of one; how each result
+# is seen, None: as it is.
+Made = tuple[Callable[..., Any], tuple[Any, ...], tuple[Extents | None, ...]]
 
 
-def direct_call(
-    expression: str, values: dict[str, Any], wanted: tuple[bool, ...], asked: tuple[tuple[int, ...], tuple[int, ...]]
-) -> Made | None:
+def direct_call(expression: str, values: dict[str, Any], asked: Sequence[Extents | None]) -> Made | None:
     """How torch computes the expression directly, None if it does not.
 
-    values are the parameters: operands, constants, and Ellipsis for others. asked are the sizes and strides of the one
-    result that is wanted.
+    values are the parameters: operands, constants, and Ellipsis for others. asked are the results, None for those that
+    nobody wants.
     """
     form = FORMS.get(expression)
     if form is None or any(v is ... for v in values.values()):
         return None
-    made = form(wanted=wanted, **values)
-    if made is None or (made.is_dense and not _is_dense(*asked)):
+    made = form(wanted=tuple(x is not None for x in asked), **values)
+    if made is None:
         return None
-    return made.function, tuple(_item(x) for x in made.arguments), asked if made.is_dense else None
+    views = tuple(x if i in made.dense else None for i, x in enumerate(asked))
+    if not all(_is_dense(*x) for x in views if x is not None):
+        return None
+    return made.function, tuple(_item(x) for x in made.arguments), views
 
 
 def _item(x: Any) -> Any:
@@ -79,15 +83,15 @@ def _linear(arg1: Operand, arg2: Operand, bias: Operand | None, wanted: tuple[bo
     operands = [arg1, arg2] if bias is None else [arg1, arg2, bias]
     if not _are_real(operands) or arg2.value.ndim != 2:
         return None
-    rows, dense = _rows(arg1), _are_dense(operands)
-    if rows is None or not dense or (bias is not None and bias.value.ndim != 1):
+    rows = _rows(arg1)
+    if rows is None or not _are_dense(operands) or (bias is not None and bias.value.ndim != 1):
         return Direct(torch.nn.functional.linear, operands)
     (n, k), (step, along) = arg2.value.shape, arg2.value.stride()
     columns = Matrix(arg2.position, (k, n), (along, step))
-    is_dense = arg1.value.ndim != 2
+    dense = () if arg1.value.ndim == 2 else (0,)
     if bias is None:
-        return Direct(torch.mm, [rows, columns], is_dense)
-    return Direct(torch.addmm, [bias, rows, columns], is_dense)
+        return Direct(torch.mm, [rows, columns], dense)
+    return Direct(torch.addmm, [bias, rows, columns], dense)
 
 
 def _matmul(arg1: Operand, arg2: Operand, wanted: tuple[bool, ...]) -> Direct | None:
@@ -97,11 +101,11 @@ def _matmul(arg1: Operand, arg2: Operand, wanted: tuple[bool, ...]) -> Direct | 
     if a.ndim == 2 and b.ndim == 2:
         return Direct(torch.mm, [arg1, arg2])
     if a.ndim > 2 and b.ndim == 2 and a.is_contiguous() and a.numel():
-        return Direct(torch.mm, [_rows(arg1), arg2], True)
+        return Direct(torch.mm, [_rows(arg1), arg2], (0,))
     if a.ndim > 2 and a.shape[:-2] == b.shape[:-2] and a.numel() and b.numel():
         first, second = _batch(arg1), _batch(arg2)
         if first is not None and second is not None:
-            return Direct(torch.bmm, [first, second], a.ndim != 3)
+            return Direct(torch.bmm, [first, second], () if a.ndim == 3 else (0,))
     return Direct(torch.matmul, [arg1, arg2])
 
 
@@ -160,11 +164,18 @@ def _attention(
     wanted: tuple[bool, ...],
 ) -> Direct | None:
     """Torch's own function for attention: it computes no logsumexp, and chooses among kernels at each call."""
-    if bias is not None or mask is not None or dropout_p or wanted != (True, False, False, False):
-        return None
-    if isinstance(is_causal, Operand) or isinstance(scale, Operand):
+    if (
+        bias is not None
+        or mask is not None
+        or dropout_p
+        or isinstance(is_causal, Operand)
+        or isinstance(scale, Operand)
+    ):
         return None
     q, k, v, causal = query.value, key.value, value.value, bool(is_causal)
+    if wanted != (True, False, False, False):
+        forward = torch_attention.forward_of(q, k, v, causal, scale, wanted)
+        return None if forward is None else Direct(forward, [query, key, value], (1,))
     if not torch_attention.is_torchs_choice(q, k, v, causal, scale):
         return None
     grouped = q.shape[1] != k.shape[1]
@@ -174,8 +185,31 @@ def _attention(
     return Direct(function, [query, key, value, None, 0.0, causal])
 
 
+def _attention_gradients(
+    grad_output: Operand,
+    query: Operand,
+    key: Operand,
+    value: Operand,
+    output: Operand,
+    logsumexp: Operand,
+    dropout_p: float | Operand | None,
+    is_causal: bool | Operand | None,
+    philox_seed: Operand,
+    philox_offset: Operand,
+    scale: float | Operand | None,
+    wanted: tuple[bool, ...],
+) -> Direct | None:
+    if dropout_p or isinstance(is_causal, Operand) or isinstance(scale, Operand) or not _are_dense([logsumexp]):
+        return None
+    operands = [grad_output, query, key, value, output, logsumexp]
+    backward = torch_attention.backward_of(*(x.value for x in operands), bool(is_causal), scale)
+    return None if backward is None else Direct(backward, operands)
+
+
 FORMS: dict[str, Callable[..., Direct | None]] = {
     "rows.linear(arg1, arg2, bias)": _linear,
     "rows.matmul(arg1, arg2)": _matmul,
     "attention.sdpfa_fwd(query, key, value, bias, mask, dropout_p, is_causal, scale, wanted)": _attention,
+    "attention.sdpfa_bwd(grad_output, query, key, value, output, logsumexp, dropout_p, is_causal, philox_seed, "
+    "philox_offset, scale)": _attention_gradients,
 }

@@ -225,3 +225,35 @@ def test_products_on_another_stream_and_in_a_graph() -> None:
         graph.replay()
         torch.cuda.synchronize()
         torch.testing.assert_close(output, want())
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("shape", [(2, 4, 64, 64), (1, 2, 1, 128), (1, 3, 70, 32)])
+def test_gradients_of_attention_in_a_plan(shape: tuple[int, ...], causal: bool, cudnn: bool) -> None:
+    """In the first run and later ones, also after cuDNN was turned on or off, and in a graph."""
+    torch.manual_seed(3)
+    batch, heads, positions, size = shape
+    inputs = [torch.randn(batch, positions, heads, size, device=DEVICE, dtype=torch.bfloat16) for _ in range(4)]
+    with FusionDefinition() as fd:
+        d, q, k, v = (fd.ops.permute(fd.from_pytorch(x), [0, 2, 1, 3]) for x in inputs)
+        scale = 0.3 if cudnn else 0.31  # plans of their own
+        output, logsumexp, seed, offset = fd.ops.sdpfa_fwd(q, k, v, is_causal=causal, scale=scale)
+        fd.add_output(logsumexp)
+        for x in fd.ops.sdpfa_bwd(d, q, k, v, output, logsumexp, 0.0, causal, seed, offset, scale):
+            fd.add_output(x)
+    d, q, k, v = (x.transpose(1, 2) for x in inputs)
+    with torch.no_grad():
+        output, logsumexp, seed, offset = sdpfa_fwd(q, k, v, None, None, 0.0, causal, scale, (True,) * 4)
+        want = [logsumexp, *sdpfa_bwd(d, q, k, v, output, logsumexp, 0.0, causal, seed, offset, scale)]
+    torch.testing.assert_close(execute(fd, inputs), want, rtol=2e-2, atol=2e-2)
+    torch.backends.cuda.enable_cudnn_sdp(not cudnn)
+    torch.testing.assert_close(execute(fd, inputs), want, rtol=2e-2, atol=2e-2)
+    torch.backends.cuda.enable_cudnn_sdp(cudnn)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = execute(fd, inputs)
+    for x in outputs:
+        x.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    torch.testing.assert_close(outputs, want, rtol=2e-2, atol=2e-2)

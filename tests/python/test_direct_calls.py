@@ -7,10 +7,12 @@ import contextlib
 import gc
 import itertools
 import json
+import math
+import random
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import torch
@@ -18,7 +20,15 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nvfuser_go import _C, DataType, FusionDefinition, FusionError, torch_direct, torch_dtype_to_nvfuser_dtype
+from nvfuser_go import (
+    _C,
+    DataType,
+    FusionDefinition,
+    FusionError,
+    torch_attention,
+    torch_direct,
+    torch_dtype_to_nvfuser_dtype,
+)
 from nvfuser_go.inputs import prepare
 from nvfuser_go.random import draw
 from nvfuser_go.torch_calls import prepare_call
@@ -187,6 +197,11 @@ def test_layers_are_those_of_torch(inputs: tuple[torch.Tensor, ...], function: s
     assert watched.called == (3 if function is None else 0)
 
 
+def attention_gradient(fd: FusionDefinition, q):
+    output, logsumexp, seed, offset = fd.ops.sdpfa_fwd(q, q, q)
+    return fd.ops.sdpfa_bwd(output, q, q, q, output, logsumexp, 0.0, False, seed, offset)[0]
+
+
 def test_forms_are_expressions_of_rows() -> None:
     """A form whose expression no operation has would never be used, and nothing else would tell."""
     found = set()
@@ -201,7 +216,7 @@ def test_forms_are_expressions_of_rows() -> None:
         run(definition(matmul, R(2, 2), R(2, 2)), R(2, 2), R(2, 2))
         run(definition(linear, R(2, 2), R(2, 2)), R(2, 2), R(2, 2))
         q = R(3, 2, 3, 4)
-        run(definition(lambda fd, q: fd.ops.sdpfa_fwd(q, q, q)[0], q), q)
+        run(definition(attention_gradient, q), q)
     finally:
         _C.set_hooks(prepare, draw, prepare_call)
     assert found == set(torch_direct.FORMS)
@@ -259,6 +274,105 @@ def test_strides_and_sizes_that_change() -> None:
         torch.testing.assert_close(run(fd, odd, w), odd @ w)
 
 
+class Program:
+    """A random chain of products with kernels and views between, and what it computes by torch.
+
+    Each step is a function of fusions and one of torch; it appends to `inputs` what it needs.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.dtype = self.random.choice([torch.float32, torch.float32, torch.float64, torch.bfloat16])
+        self.of = torch_dtype_to_nvfuser_dtype(self.dtype)
+        self.inputs = [self.tensor([self.size() for _ in range(self.random.randint(1, 4))])]
+        self.steps: list[tuple[Callable, Callable]] = []
+        shape = list(self.inputs[0].shape)
+        for _ in range(self.random.randint(2, 5)):
+            shape = self.random.choice([self.product, self.layer, self.view, self.kernel, self.product])(shape)
+
+    def size(self) -> int:
+        return self.random.choice([1, 2, 3, 4, 5, 8])
+
+    def tensor(self, shape: Sequence[int]) -> torch.Tensor:
+        """Dense, with gaps, exchanged, or from another element than the first on."""
+        wide = [2 * n for n in shape] if self.random.random() < 0.25 else list(shape)
+        order = self.random.sample(range(len(shape)), len(shape)) if self.random.random() < 0.3 else range(len(shape))
+        offset = self.random.choice([0, 0, 0, 1, 4])
+        memory = R(math.prod(wide) + offset).to(self.dtype)[offset:].view([wide[d] for d in order])
+        back = sorted(range(len(shape)), key=lambda d: list(order)[d])
+        return memory.permute(back)[tuple(slice(0, n) for n in shape)]
+
+    def add(self, tensor: torch.Tensor) -> int:
+        self.inputs.append(tensor)
+        return len(self.inputs) - 1
+
+    def product(self, shape: list[int]) -> list[int]:
+        k, n = shape[-1], self.size()
+        batch = shape[:-2] if self.random.random() < 0.6 else []
+        batch = [1 if self.random.random() < 0.1 else b for b in batch]
+        vector = self.random.random() < 0.1 and len(shape) > 1
+        i = self.add(self.tensor([k] if vector else [*batch, k, n]) * k**-0.5)
+        self.steps.append((lambda fd, t, x: fd.ops.matmul(t, x[i]), lambda t, x: torch.matmul(t, x[i])))
+        return shape[:-1] if vector else [*shape[:-1], n]
+
+    def layer(self, shape: list[int]) -> list[int]:
+        k, n = shape[-1], self.size()
+        i = self.add(self.tensor([n, k]) * k**-0.5)
+        j = self.add(self.tensor([n])) if self.random.random() < 0.6 else None
+        self.steps.append(
+            (
+                lambda fd, t, x: fd.ops.linear(t, x[i], None if j is None else x[j]),
+                lambda t, x: F.linear(t, x[i], None if j is None else x[j]),
+            )
+        )
+        return [*shape[:-1], n]
+
+    def view(self, shape: list[int]) -> list[int]:
+        if self.random.random() < 0.5:
+            order = self.random.sample(range(len(shape)), len(shape))
+            self.steps.append((lambda fd, t, x: fd.ops.permute(t, order), lambda t, x: t.permute(order)))
+            return [shape[d] for d in order]
+        starts = [self.random.randint(0, n - 1) for n in shape]
+        ends = [self.random.randint(s + 1, n) for s, n in zip(starts, shape, strict=True)]
+        cut = tuple(slice(s, e) for s, e in zip(starts, ends, strict=True))
+        self.steps.append((lambda fd, t, x: fd.ops.slice(t, starts, ends), lambda t, x: t[cut]))
+        return [e - s for s, e in zip(starts, ends, strict=True)]
+
+    def kernel(self, shape: list[int]) -> list[int]:
+        self.steps.append((lambda fd, t, x: fd.ops.cast(fd.ops.sin(t), self.of), lambda t, x: torch.sin(t)))
+        return shape
+
+    def check(self) -> None:
+        with FusionDefinition() as fd:
+            x = [
+                fd.define_tensor(
+                    shape=list(t.shape),
+                    contiguity=[None if n == 1 else False for n in t.shape],
+                    dtype=self.of,
+                )
+                for t in self.inputs
+            ]
+            t = fd.ops.cast(fd.ops.add(x[0], 0.0), self.of)
+            for step, _ in self.steps:
+                t = step(fd, t, x)
+            fd.add_output(fd.ops.add(t, float(next(fresh))))
+            fd.add_output(t)
+        tolerance = {torch.bfloat16: 0.1, torch.float32: 1e-4}.get(self.dtype, 1e-10)
+        for _ in range(2):
+            want = self.inputs[0]
+            for _, step in self.steps:
+                want = step(want, self.inputs)
+            got = fd.execute(self.inputs, _enable_options=SIMULATE)[1]
+            torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+            self.inputs = [t.copy_(torch.randn_like(t)) for t in self.inputs]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs(seed: int) -> None:
+    torch.manual_seed(seed)
+    Program(seed).check()
+
+
 # ---- Failures ----
 
 
@@ -299,7 +413,8 @@ WRONG: dict[str, Callable[[torch.Tensor], object]] = {
     "gaps": lambda r: torch.stack([r, r], -1)[..., 0],
     "subclass": lambda r: torch.nn.Parameter(r),
     "none": lambda r: None,
-    "tuple": lambda r: (r,),
+    "empty": lambda r: (),
+    "in a tuple": lambda r: (r.double(),),
     "device": lambda r: r.to("meta"),
 }
 
@@ -357,6 +472,91 @@ def test_no_reference_is_left(function: Callable | None) -> None:
         assert [sys.getrefcount(t) for t in (x, w, b)] == before
         assert len(gc.get_objects()) - objects < 20
         assert (sys.getrefcount(True), sys.getrefcount(None)) == pytest.approx(constants, abs=200)
+
+
+SEVERAL: dict[str, tuple[int, Callable[..., object]]] = {  # how often the callable is called, and what is given
+    "as asked": (0, lambda o, lse: (o, lse, None, None)),
+    "seen": (0, lambda o, lse: (o, lse.unsqueeze(-1), None, None)),
+    "the second in another type": (2, lambda o, lse: (o, lse.double(), None, None)),
+    "the second of another size": (2, lambda o, lse: (o, lse[1:], None, None)),
+    "the first in another type": (2, lambda o, lse: (o.double(), lse, None, None)),
+    "too few": (2, lambda o, lse: (o,)),
+    "one": (2, lambda o, lse: o),
+}
+
+
+@pytest.mark.parametrize("what", SEVERAL)
+def test_several_results_are_taken_all_or_none(what: str, monkeypatch) -> None:
+    q = R(2, 3, 4, 5)
+    want = torch_attention.sdpfa_fwd(q, q, q, None, None, None, False, None, (True, True, False, False))
+    calls, change = SEVERAL[what]
+    given = []
+
+    def forward(*arguments):
+        results = change(*(x.clone() for x in want[:2]))
+        given.extend(weakref.ref(x) for x in results if x is not None) if isinstance(results, tuple) else None
+        return results
+
+    monkeypatch.setattr(torch_attention, "forward_of", lambda *_: forward)
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1] * 4, [True] * 4)
+        output, logsumexp, *_ = fd.ops.sdpfa_fwd(x, x, x)
+        fd.add_output(fd.ops.add(fd.ops.mul(output, 2.0), float(next(fresh))))
+        fd.add_output(logsumexp)
+    with watching() as watched:
+        for _ in range(2):
+            assert torch.equal(fd.execute([q], _enable_options=SIMULATE)[1], want[1])
+    assert watched.called == calls and len(watched.direct) == (2 if calls == 0 else 1)
+    gc.collect()
+    assert all(ref() is None for ref in given)
+
+
+def test_one_tensor_is_not_several_results(monkeypatch) -> None:
+    q = R(2, 3, 4, 5)
+    monkeypatch.setattr(torch_attention, "backward_of", lambda *_: lambda d, q, *_: q.clone())
+    with FusionDefinition() as fd:
+        x = fd.define_tensor([-1] * 4, [True] * 4)
+        output, logsumexp, seed, offset = fd.ops.sdpfa_fwd(x, x, x)
+        for gradient in fd.ops.sdpfa_bwd(x, x, x, x, output, logsumexp, 0.0, False, seed, offset):
+            fd.add_output(gradient)
+        fd.add_output(fd.ops.add(x, float(next(fresh))))
+    o, lse, seed, offset = torch_attention.sdpfa_fwd(q, q, q, None, None, None, False, None, (True,) * 4)
+    want = torch_attention.sdpfa_bwd(q, q, q, q, o, lse, 0.0, False, seed, offset, None)
+    with watching() as watched:
+        for _ in range(2):
+            got = fd.execute([q], _enable_options=SIMULATE)[:3]
+            torch.testing.assert_close(got, list(want))
+    assert len(watched.direct) == 1
+
+
+def test_memory_goes_when_it_was_read() -> None:
+    """Also in a run that fails: of each product the first operand and the result are workspaces."""
+    seen: list[weakref.ref] = []
+    alive: list[int] = []
+
+    def product(*arguments):
+        alive.append(sum(ref() is not None for ref in seen))
+        seen.append(weakref.ref(arguments[0]))
+        if len(alive) == 7:
+            raise KeyboardInterrupt
+        result = torch.mm(*arguments)
+        seen.append(weakref.ref(result))
+        return result
+
+    def chain(fd, x, w):
+        for _ in range(4):
+            x = fd.ops.matmul(fd.ops.sin(x), w)
+        return fd.ops.sin(x)
+
+    x, w = R(4, 4), R(4, 4)
+    fd = definition(chain, x, w)
+    with watching(product) as watched:
+        run(fd, x, w)
+        with pytest.raises(KeyboardInterrupt):
+            run(fd, x, w)
+    assert watched.called == 0 and alive == [0] * 7
+    gc.collect()
+    assert all(ref() is None for ref in seen)
 
 
 # ---- What the program has set ----

@@ -296,6 +296,13 @@ def test_results_that_torch_allocates_are_as_asked() -> None:
         call("arg + 1", None, ("float32", [3, 2], [2, 1]), x, own=True)
 
 
+def test_strides_of_one_element_say_nothing() -> None:
+    x = torch.arange(6.0).view(1, 2, 3)
+    for own in (False, True):
+        y = call("(arg + 1).as_strided((1, 2, 3), (2, 3, 1))", None, ("float32", [1, 2, 3], [6, 3, 1]), x, own=own)
+        assert torch.equal(y, x + 1) and y.stride() == (2, 3, 1), "it was copied"
+
+
 def test_arguments_are_seen_as_they_lie() -> None:
     octets = torch.zeros(67, dtype=torch.uint8)
     octets[16:40].view(torch.float32).copy_(torch.arange(6.0))
