@@ -482,3 +482,32 @@ func branches() *kir.Kernel {
 	b.Add(kir.Fence{Scope: kir.BlockScope})
 	return b.Kernel()
 }
+
+// choices load vectors from one of three tensors, and from one or shared memory, which is no choice between addresses.
+func choices() *kir.Kernel {
+	b := kir.NewBuilder("choices", dtype.Int32)
+	n, zero := b.T.Int(128), b.T.Int(0)
+	x, y, z := b.Input("x", dtype.Float, n), b.Input("y", dtype.Float, n), b.Input("z", dtype.Float, n)
+	tile, out := b.Shared("tile", dtype.Float, 0, n), b.Global("out", dtype.Float, b.T.Int(256))
+	for _, id := range []kir.BufferID{x, y, z, out} {
+		b.Kernel().Buffers[id].Align = 16
+	}
+	t := b.Thread(0, 32)
+	at := b.T.Mul(t, b.T.Int(4))
+	from := func(to, v kir.BufferID) func() {
+		return func() { b.Add(kir.Move{Dst: b.Vector(4, to, zero), Src: b.Vector(4, v, at)}) }
+	}
+	store := func(v kir.BufferID, first int64) {
+		b.Add(kir.Move{Dst: b.Vector(4, out, b.T.Add(at, b.T.Int(first))), Src: b.Vector(4, v, zero)})
+	}
+	global := b.Local("global", dtype.Float, 4)
+	b.If(b.T.Lt(t, b.T.Int(9)), from(global, x), func() { b.If(b.T.Lt(t, b.T.Int(20)), from(global, y), from(global, z)) })
+	store(global, 0)
+	for i := range 4 {
+		b.Store(b.Load(global, b.T.Int(int64(i))), tile, b.T.Add(at, b.T.Int(int64(i))))
+	}
+	mixed := b.Local("mixed", dtype.Float, 4)
+	b.If(b.T.Lt(t, b.T.Int(5)), from(mixed, x), from(mixed, tile))
+	store(mixed, 128)
+	return b.Kernel()
+}

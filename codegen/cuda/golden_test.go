@@ -138,6 +138,20 @@ var features = []feature{
 	{name: "arrivals", note: "Stores in the shared memory of another block of a cluster, which counts them.", kernel: arrivals, arch: 90,
 		arguments: func() []any { return []any{memoryOf(counted(dtype.Float, 64, sample)), room(dtype.Double, 64)} },
 		outputs:   map[int][]scalar.Value{1: counted(dtype.Double, 64, func(i int) float64 { return 2 * sample(i/32*32+(i+24)%32) })}},
+	{name: "choices", note: "Vectors of one of three tensors: one load from an address that is chosen; two loads where memory is of two kinds.", kernel: choices,
+		arguments: func() []any {
+			of := func(k int) any { return memoryOf(counted(dtype.Float, 128, func(i int) float64 { return sample(i + k) })) }
+			return []any{of(0), of(1), of(2), room(dtype.Float, 256)}
+		},
+		outputs: map[int][]scalar.Value{3: counted(dtype.Float, 256, func(i int) float64 {
+			switch t := i % 128 / 4; {
+			case t < 9:
+				return sample(i % 128)
+			case t < 20:
+				return sample(i%128 + 1)
+			}
+			return sample(i%128 + 2)
+		})}},
 	{name: "branches", note: "Conditions with either side empty, values of the thread in expressions.", kernel: branches,
 		arguments: func() []any { return []any{room(dtype.Int32, 40)} },
 		outputs: map[int][]scalar.Value{0: counted(dtype.Int32, 40, func(i int) float64 {

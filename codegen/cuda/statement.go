@@ -345,7 +345,10 @@ func (p *printer) address(a *kir.Access) string { return "&" + p.element(a).code
 // bytes returns how much an access moves.
 func (p *printer) bytes(a *kir.Access) int { return a.Width * p.k.Buffers[a.Buffer].DType.Size() }
 
-func (p *printer) move(s *kir.Move) {
+func (p *printer) move(s *kir.Move) { p.moveFrom(s, text{code: p.address(&s.Src), level: levelUnary}) }
+
+// moveFrom prints s, which is from what address points to.
+func (p *printer) moveFrom(s *kir.Move, address text) {
 	function := "move"
 	from, to := &p.k.Buffers[s.Src.Buffer], &p.k.Buffers[s.Dst.Buffer]
 	streaming := s.Cache == kir.CacheStreaming
@@ -383,7 +386,7 @@ func (p *printer) move(s *kir.Move) {
 	if s.Guarded {
 		condition = ", " + p.index(s.Guard).code
 	}
-	p.line("%s<%d>(%s, %s%s);", function, p.bytes(&s.Dst), p.address(&s.Dst), p.address(&s.Src), condition)
+	p.line("%s<%d>(%s, %s%s);", function, p.bytes(&s.Dst), p.address(&s.Dst), address.code, condition)
 }
 
 // policies are the ends of the names of functions that copy by a policy of the second cache.
@@ -500,6 +503,10 @@ func (p *printer) loop(s *kir.For) {
 }
 
 func (p *printer) condition(s *kir.If) {
+	if m, address, ok := p.oneOf(s); ok {
+		p.moveFrom(&m, address)
+		return
+	}
 	if len(s.Then) > 0 || len(s.Else) == 0 {
 		p.line("if (%s) {", p.index(s.Cond).code)
 		p.inside(s.Then)
@@ -512,6 +519,43 @@ func (p *printer) condition(s *kir.If) {
 		p.inside(s.Else)
 	}
 	p.line("}")
+}
+
+// oneOf returns the one load from global memory that s is, if its sides load the same registers from two
+// places, and where it is from. As loads under two conditions the second waits for the first, which writes the
+// same registers.
+func (p *printer) oneOf(s *kir.If) (m kir.Move, address text, ok bool) {
+	m, then, ok := p.side(s.Then)
+	if !ok {
+		return m, then, false
+	}
+	n, other, ok := p.side(s.Else)
+	if from, is := &p.k.Buffers[m.Src.Buffer], &p.k.Buffers[n.Src.Buffer]; !ok || from.DType != is.DType || p.isConstant(from) != p.isConstant(is) {
+		return m, then, false
+	}
+	if m.Dst.Buffer != n.Dst.Buffer || m.Dst.Index != n.Dst.Index || m.Dst.Width != n.Dst.Width || m.Cache != n.Cache || m.Last != n.Last {
+		return m, then, false
+	}
+	address = text{code: p.index(s.Cond).within(levelTernary+1) + " ? " + then.within(levelTernary+1) + " : " + other.within(levelTernary), level: levelTernary}
+	return m, address, true
+}
+
+// side returns the one load from global memory that a side of a choice is.
+func (p *printer) side(b kir.Block) (m kir.Move, address text, ok bool) {
+	if len(b) != 1 {
+		return m, address, false
+	}
+	switch s := b[0].(type) {
+	case *kir.If:
+		return p.oneOf(s)
+	case kir.Move:
+		isLoad := p.k.Buffers[s.Src.Buffer].Space == kir.Global && !s.Guarded && !s.Unaligned
+		if isLoad {
+			address = text{code: p.address(&s.Src), level: levelUnary}
+		}
+		return s, address, isLoad
+	}
+	return m, address, false
 }
 
 // insideInstead prints what is done if the condition of s does not hold. Where elements
