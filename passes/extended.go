@@ -128,6 +128,9 @@ func (s *sinking) extended(v core.ValID, widths []scalar.ID) core.ValID {
 			return u
 		}
 	}
+	if u := s.leaf(v, widths); u != core.NoVal {
+		return u
+	}
 	return s.append(core.PadOp, core.TensorOf(v), core.ScalarsOf(widths...), zero(f, f.Val(v).DType))
 }
 

@@ -147,7 +147,7 @@ func (s *sinking) work(v core.ValID, left int) float64 {
 	return n
 }
 
-// choice returns tensors joined along dim as a choice between pads of them.
+// choice returns tensors joined along dim as a choice between functions of joins, or of pads (leaves.go).
 func (s *sinking) choice(tensors []core.ValID, dim int) core.ValID {
 	f, t := s.r.To, s.r.To.Scalars()
 	first := []scalar.ID{t.Int(0)}
@@ -156,20 +156,25 @@ func (s *sinking) choice(tensors []core.ValID, dim int) core.ValID {
 	}
 	total := first[len(tensors)]
 	rank, chosen := f.Rank(tensors[0]), core.NoVal
-	for k, v := range slices.Backward(tensors) {
-		if !s.isOne(v, dim) {
-			widths := make([]scalar.ID, 2*rank)
-			for i := range widths {
-				widths[i] = t.Int(0)
-			}
-			at := 2 * (rank - 1 - dim)
-			widths[at], widths[at+1] = first[k], t.Sub(total, first[k+1])
-			v = s.extended(v, widths)
+	widen := func(k int) core.ValID {
+		v := tensors[k]
+		if s.isOne(v, dim) {
+			return v
 		}
+		widths := slices.Repeat([]scalar.ID{t.Int(0)}, 2*rank)
+		at := 2 * (rank - 1 - dim)
+		widths[at], widths[at+1] = first[k], t.Sub(total, first[k+1])
+		return s.extended(v, widths)
+	}
+	joined := s.joinedLeaves(len(tensors), func(k int) { widen(k) })
+	defer func() { s.joined = nil }()
+	for k := range slices.Backward(tensors) {
+		s.joined = joined[k]
+		v := widen(k)
 		if s.err != nil || v == core.NoVal {
 			return core.NoVal
 		}
-		if chosen == core.NoVal {
+		if chosen == core.NoVal || chosen == v {
 			chosen = v
 			continue
 		}

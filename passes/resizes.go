@@ -159,6 +159,8 @@ type sinking struct {
 	computable []bool                    // by value of from
 	stands     map[core.ValID]core.ValID // the tensor of from that one of the new fusion stands for
 	left       int                       // operations that may still be met
+	leaves     *[]leaf                   // takes what is padded, if it is not nil
+	joined     []leaf                    // of the part of a join that is widened
 }
 
 // def returns the expression that computes v if a part of it is to be computed, else nil.
