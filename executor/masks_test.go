@@ -69,11 +69,11 @@ func randomMasked(t *testing.T, r *rand.Rand) *fusionfuzz.Case {
 }
 
 // TestDeviceMasks has masks that some dimensions share added to tensors, for a device whose second cache is so
-// small that blocks go along these first. DEVICE_MASKS is how many, DEVICE_SEED says which.
+// small that blocks go through these. DEVICE_MASKS is how many, DEVICE_SEED says which.
 func TestDeviceMasks(t *testing.T) {
 	n := setting("DEVICE_MASKS", 150)
 	seed := uint64(setting("DEVICE_SEED", 5))
-	chosen := map[string]int{"blocks along rows first": 0, "and before axis": 0, "rows that share elements one after another": 0, "read after they are reduced loaded first": 0}
+	chosen := map[string]int{"through all rows": 0, "through the rows of": 0, "and before axis": 0, "rows that share elements one after another": 0, "read after they are reduced loaded first": 0}
 	for k := range n {
 		r := rand.New(rand.NewPCG(seed, uint64(k)))
 		c := randomMasked(t, r)

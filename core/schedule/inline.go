@@ -10,11 +10,19 @@ import (
 // and each other allow, in best-effort mode. Those that are inlined already are
 // inlined anew. uninlinable axes stop the tensors that have them.
 func (s *Scheduled) InlineMost(tensors []core.ValID, uninlinable []core.AxisID) error {
+	return s.inlineMost(tensors, uninlinable, true)
+}
+
+// InlineWithin is [Scheduled.InlineMost] for tensors, into loops that are written out too: of each of their iterations an element
+// is computed and used before the next one is.
+func (s *Scheduled) InlineWithin(tensors []core.ValID) error { return s.inlineMost(tensors, nil, false) }
+
+func (s *Scheduled) inlineMost(tensors []core.ValID, uninlinable []core.AxisID, bestEffort bool) error {
 	order := s.consumersFirst(tensors)
 	want := make([]int, len(order))
 	for i, v := range order {
 		s.setPosition(v, 0)
-		want[i] = s.MaxPosition(v, true).Position
+		want[i] = s.MaxPosition(v, bestEffort).Position
 		for k, a := range s.Loop(v)[:want[i]] {
 			if slices.Contains(uninlinable, a) {
 				want[i] = k

@@ -67,11 +67,11 @@ func (p planner) choose() []Params {
 	flat := p.Cheapest(0, 1)
 	all := []Params{p.flat(flat)}
 	broken := p.cheapestBroken(flat)
-	isLarge := broken.Across || p.Size(0, len(p.Extents)) > fewPoints
+	isLarge := broken.Groups > 0 || p.Size(0, len(p.Extents)) > fewPoints
 	if broken.Break > 0 && isLarge {
 		all = slices.Insert(all, 0, broken)
 	}
-	if small := p.spread(flat); small.Elements < flat.Elements && !broken.Across {
+	if small := p.spread(flat); small.Elements < flat.Elements && broken.Groups == 0 {
 		all = slices.Insert(all, 0, p.flat(small))
 	}
 	if broken.Break > 0 && !isLarge {
@@ -114,16 +114,27 @@ func (p planner) cheapestBroken(flat space.Pitch) (broken Params) {
 		h := in.Cheapest(q.Break, rowsOfStep)
 		if cost := h.Cost*in.waste(q.Break, h.Elements) + again; cost < best {
 			best, broken = cost, in.broken(q.Break, h)
-			broken.Before, broken.Across = q.Before, q.Across
+			broken.Before = q.Before
 		}
 	}
 	for _, k := range p.Breaks() {
 		consider(Params{Break: k}, again)
 	}
 	for _, r := range p.Repeats() {
-		q := Params{Break: r.End - r.Begin, Before: r.Begin, Across: true}
-		if less := q.across(p.Space).Reread(p.cache); again-less > flat.Cost*leastGain {
-			consider(q, less)
+		q := Params{Break: r.End - r.Begin, Before: r.Begin}
+		in := planner{q.arrange(p.Space), p.work, p.points, p.device, p.cache}
+		h := in.Cheapest(q.Break, mostUnroll)
+		n, isEnough := in.throughRows(q.Break, h)
+		less, gain := q.across(p.Space).Reread(p.cache), 0.0
+		if isEnough {
+			gain = p.gainThrough(r)
+		}
+		if again-less+gain <= flat.Cost*leastGain || n.Unroll == 0 {
+			continue
+		}
+		if cost := h.Cost + less - gain; cost < best {
+			best, broken = cost, n
+			broken.Before = q.Before
 		}
 	}
 	return broken

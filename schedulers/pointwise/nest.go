@@ -6,11 +6,6 @@ import (
 	"nvfuser_go/schedulers/space"
 )
 
-// acrossThreads are those of a processor that registers are to leave room for where blocks go along rows
-// first. Not told so, ptxas has the loads of a second row wait for the first row to be stored, if they are under a condition: a rotary
-// embedding of 2 x 16 x 16384 x 128 bfloat16 takes 74.1 / 70.4 us on an H200 so and 77.2 / 72.5 without, 76.2 / 73.9 in one dimension.
-const acrossThreads = 1280
-
 // loops gives the reference its loops. Those of one dimension are blocks, steps of
 // a thread, threads and elements of a step; those of two are blocks, threads along
 // columns and along rows, steps, which are rows, and elements. In that order what
@@ -34,6 +29,9 @@ func (q Params) loops(s *schedule.Scheduled, p *space.Space) error {
 	}
 	n.Merge(0, q.Break)
 	n.Split(1, max(q.Vector, 1), schedule.Serial)
+	if q.Groups > 0 {
+		return q.through(&n)
+	}
 	n.Split(0, q.Rows, schedule.TIDy)
 	n.Split(0, q.Unroll, schedule.Unroll)
 	at := len(s.Loop(p.Reference)) - 1 // the columns, or what they are split from
@@ -43,10 +41,6 @@ func (q Params) loops(s *schedule.Scheduled, p *space.Space) error {
 	n.Split(at, q.Threads, schedule.TIDx)
 	// blocks of rows, steps, rows; blocks of columns, columns
 	moves = map[int]int{0: 0, at: 1, at + 1: 2}
-	if q.Across {
-		moves[0], moves[at] = 1, 0
-		s.SetResidentBlocks(int(max(acrossThreads/(q.Threads*q.Rows), 1)))
-	}
 	if q.Rows > 1 {
 		moves[at-1] = 3
 	}
@@ -65,7 +59,7 @@ func (q Params) arrange(p *space.Space) *space.Space {
 	return p.Ordered(rows, before, columns)
 }
 
-// across returns p with its places in the order that blocks of q go along, if they go along rows first: these last.
+// across returns p with its places in the order that blocks of q go along, if they go through rows: these last.
 func (q Params) across(p *space.Space) *space.Space {
 	before, rows, columns := q.ranges(p)
 	return p.Ordered(before, columns, rows)

@@ -8,8 +8,8 @@
 // split into blocks, steps of a thread, threads, and elements of a step. Where
 // tensors have the same elements for all rows, or one for each row, loops of two
 // dimensions keep those in registers for several rows. Where tensors with the same
-// elements for all rows are large, blocks go along rows first. All other tensors follow,
-// and are computed where they are used.
+// elements for all rows are large, blocks go through all rows with what they have of them
+// (through.go). All other tensors follow, and are computed where they are used.
 //
 // What has nothing in common, such as functions of three parts of a tensor, has loops of its
 // own each, in blocks of its own, which follow each other: three parts of a tensor of 8192 x 6144 bfloat16 that
@@ -40,7 +40,7 @@ type Params struct {
 	Vector  int64 // elements of a step; 0 is 1
 	Break   int   // axes in the order of loops that are rows, the others being columns; 0: there is one dimension
 	Rows    int64 // threads of a block along the rows
-	Across  bool  // blocks go along rows first, then along columns
+	Groups  int64 // of rows that blocks of columns go through; 0: a block has its own rows
 	Before  int   // axes in the order of loops that are before the rows, and are columns
 	Others  [mostSides - 1]Steps
 }
@@ -67,8 +67,11 @@ func (p Params) String() string {
 		if p.Before > 0 {
 			threads += fmt.Sprintf(" and before axis %d", p.Before)
 		}
-		if p.Across {
-			threads += ", blocks along rows first"
+		switch {
+		case p.Groups == 1:
+			threads += ", through all rows"
+		case p.Groups > 1:
+			threads += fmt.Sprintf(", through the rows of %d groups", p.Groups)
 		}
 	}
 	text := fmt.Sprintf("pointwise: %s, %v each", threads, Steps{p.Unroll, p.Vector})
@@ -213,10 +216,10 @@ func (a *analysis) build(q Params) (*schedule.Scheduled, error) {
 // isPossible reports whether tensors of the space p can have loops as q says.
 func (p Params) isPossible(of *space.Space) bool {
 	switch {
-	case p.Threads < 1 || p.Unroll < 1 || p.Break < 0 || p.Before < 0:
+	case p.Threads < 1 || p.Unroll < 1 || p.Break < 0 || p.Before < 0 || p.Groups < 0:
 		return false
 	case p.Break == 0:
-		return p.Before == 0
+		return p.Before == 0 && p.Groups == 0
 	}
 	return p.Before+p.Break < len(of.Order) && p.Rows > 0
 }
@@ -251,5 +254,8 @@ func (p Params) schedule(s *schedule.Scheduled, a *analysis) error {
 	if err := a.Segment.Stream(s); err != nil {
 		return err
 	}
-	return s.InlineMost(nil, nil)
+	if err := s.InlineMost(nil, nil); err != nil || p.Groups == 0 {
+		return err
+	}
+	return s.InlineWithin(computed(s))
 }

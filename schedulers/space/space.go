@@ -316,6 +316,10 @@ func orOne(pieces []piece) []piece {
 // it for others.
 func (t *Tensor) IsResized() bool { return t.resized != core.NoVal }
 
+// ReadBy returns the result of the slice, pad or join that reads t, which has one element of all that are joined at
+// each place; [core.NoVal] if all else does.
+func (t *Tensor) ReadBy() core.ValID { return t.resized }
+
 // IsTable reports whether t is an input as one operation reads it at positions that an index says.
 func (t *Tensor) IsTable() bool { return t.isTable }
 
