@@ -7,6 +7,7 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/schedule"
 	"nvfuser_go/cudadrv"
 	"nvfuser_go/passes"
 	"nvfuser_go/schedulers/model"
@@ -21,9 +22,9 @@ type assembly struct {
 	properties cudadrv.Properties
 	model      model.Machine // of the device
 	options    Options
-	inputs     []Input // of the kind that the plan is for: scalars have values, tensors of the device no data
-	aligned    []int   // addresses of inputs, in bytes
-	overlaps   bool    // one that receives an output shares memory with another
+	inputs     []Input              // of the kind that the plan is for: scalars have values, tensors of the device no data
+	aligned    []schedule.Alignment // of inputs
+	overlaps   bool                 // one that receives an output shares memory with another
 
 	variant *variant             // of the definition
 	f       *core.Fusion         // that after the passes, concrete
@@ -308,9 +309,7 @@ func (a *assembly) view(s *segmenter.Segment, outputs []int) (*located, error) {
 	}
 	x.add += first * int64(x.dtype.Size())
 	x.whole, x.sizes, x.strides = false, sizes, strides
-	for x.add%int64(x.aligned) != 0 {
-		x.aligned /= 2
-	}
+	x.aligned = x.aligned.Plus(first * int64(x.dtype.Size()))
 	for _, k := range outputs {
 		if to := a.output(k); to.memory == x.memory && !sameStrides(sizes, strides, to.strides) {
 			return nil, &Bug{What: fmt.Sprintf("output %d lies as %v says, and is stored as %v", k, to.strides, strides)}
@@ -329,22 +328,22 @@ func sameStrides(sizes, x, y []int64) bool {
 	return true
 }
 
-// inputsOf returns the inputs of s, and the bytes that divide their addresses.
-func (a *assembly) inputsOf(s *segmenter.Segment) (inputs []Input, aligned []int, err error) {
+// inputsOf returns the inputs of s, and what is known of their addresses.
+func (a *assembly) inputsOf(s *segmenter.Segment) (inputs []Input, aligned []schedule.Alignment, err error) {
 	for _, in := range s.Inputs {
-		x, bytes := Input{}, wellAligned
+		x, at := Input{}, schedule.Alignment(wellAligned)
 		if in.Val == core.NoVal {
 			if x.Scalar, err = a.b.Value(in.Scalar); err != nil {
 				return nil, nil, err
 			}
 		} else {
 			l := a.at[in.Val]
-			x, bytes = Input{Tensor: true, DType: l.dtype, Sizes: l.sizes, Strides: l.strides}, l.aligned
+			x, at = Input{Tensor: true, DType: l.dtype, Sizes: l.sizes, Strides: l.strides}, l.aligned
 			if !l.onHost && !a.p.onHost() {
 				x.Device = Device{CUDA, a.p.Device.Device}
 			}
 		}
-		inputs, aligned = append(inputs, x), append(aligned, bytes)
+		inputs, aligned = append(inputs, x), append(aligned, at)
 	}
 	return inputs, aligned, nil
 }
@@ -419,7 +418,7 @@ type located struct {
 	memory
 	dtype          dtype.Type
 	sizes, strides []int64
-	aligned        int  // bytes that divide the address
+	aligned        schedule.Alignment
 	onHost         bool // it has no dimensions, and is passed by value
 	whole          bool // its memory was made for it, or given as it
 }

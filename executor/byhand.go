@@ -80,7 +80,7 @@ func (a *assembly) placeByHand(c *compiled) error {
 
 // compileByHand returns the kernel of the schedule made by hand, for a device with
 // the given limits. Outputs that the schedule lays out get its strides.
-func (e *Executor) compileByHand(b *core.Binding, inputs []Input, aligned []int, outputs []OutputDescription, exact bool, limits kir.Limits) (*compiled, error) {
+func (e *Executor) compileByHand(b *core.Binding, inputs []Input, aligned []schedule.Alignment, outputs []OutputDescription, exact bool, limits kir.Limits) (*compiled, error) {
 	s := e.byHand
 	if err := checkSchedule(s); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (e *Executor) compileByHand(b *core.Binding, inputs []Input, aligned []int,
 	placeOutputs(outputs, s)
 	t := &task{f: e.f, b: b, inputs: inputs, outputs: outputs, exact: exact}
 	c := &compiled{task: t, lowered: &lowered{s: s.Clone()}}
-	c.options.Alignment = func(v core.ValID) int { return alignmentOf(c.s.Fusion(), v, aligned) }
+	c.options.Alignment = func(v core.ValID) int { return int(alignmentOf(c.s.Fusion(), v, aligned)) }
 	err := c.lowerTo()
 	if err == nil {
 		err = e.checkLaunch(c, inputs, limits)
@@ -112,20 +112,19 @@ func placeOutputs(outputs []OutputDescription, s *schedule.Scheduled) {
 	}
 }
 
-// alignments returns the bytes, 16 at most, that divide the address of the first
-// element of each input.
-func alignments(inputs []Input) []int {
-	aligned := make([]int, len(inputs))
+// alignments returns what plans rely on of the address of the first element of each input.
+func alignments(inputs []Input) []schedule.Alignment {
+	aligned := make([]schedule.Alignment, len(inputs))
 	for i := range inputs {
 		aligned[i] = 1 << AlignmentOf(inputs[i].Data)
 	}
 	return aligned
 }
 
-// alignmentOf returns the bytes that divide the address of the first element of v
+// alignmentOf returns what is known of the address of the first element of v
 // in global memory: of an input what its data say, and of the output that is
 // written there; torch and we allocate others at multiples of 16.
-func alignmentOf(f *core.Fusion, v core.ValID, aligned []int) int {
+func alignmentOf(f *core.Fusion, v core.ValID, aligned []schedule.Alignment) schedule.Alignment {
 	for _, o := range f.Outputs() {
 		if o.Val == v && o.Alias != core.NoVal {
 			v = o.Alias

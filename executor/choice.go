@@ -104,7 +104,7 @@ func wholeSegment(f *core.Fusion, inputs []Input) (*scheduler.Segment, error) {
 }
 
 // segment returns what schedulers know of f: outputs has those of f.
-func segment(f *core.Fusion, b *core.Binding, device scheduler.Device, inputs []Input, aligned []int, outputs []OutputDescription) *scheduler.Segment {
+func segment(f *core.Fusion, b *core.Binding, device scheduler.Device, inputs []Input, aligned []schedule.Alignment, outputs []OutputDescription) *scheduler.Segment {
 	g := &scheduler.Segment{Fusion: f, Shapes: b, Cache: device.Cache}
 	for i := range inputs {
 		g.Inputs = append(g.Inputs, scheduler.Placement{Strides: inputs[i].Strides, Aligned: aligned[i]})

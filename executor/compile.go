@@ -9,6 +9,7 @@ import (
 	"nvfuser_go/codegen/cuda"
 	"nvfuser_go/core"
 	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
 	"nvfuser_go/cudadrv"
 	"nvfuser_go/schedulers/scheduler"
 	"nvfuser_go/segmenter"
@@ -19,8 +20,8 @@ type task struct {
 	f       *core.Fusion
 	b       *core.Binding
 	device  scheduler.Device
-	inputs  []Input // descriptions
-	aligned []int   // addresses of inputs, in bytes
+	inputs  []Input              // descriptions
+	aligned []schedule.Alignment // of inputs
 	outputs []OutputDescription
 	exact   bool // see Options
 

@@ -132,7 +132,7 @@ func (c *compiled) rely() (err error) {
 	}
 	c.options.Promise = c.promise
 	if c.width > 1 {
-		c.options.Alignment = func(v core.ValID) int { return alignmentOf(c.s.Fusion(), v, c.aligned) }
+		c.options.Alignment = func(v core.ValID) int { return int(alignmentOf(c.s.Fusion(), v, c.aligned)) }
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (c *compiled) lower() (err error) {
 
 // promise says of the sizes that the kernel is for which are not 0 and which are
 // no less than a vector, and of what they and strides are a multiple that matters
-// for vectors: lowering may rely on that, and not on more, so that kernels of other
+// for vectors, and which strides are of a few elements: lowering may rely on that, and not on more, so that kernels of other
 // sizes are alike.
 func (c *compiled) promise(h kir.HostValue) scalar.Facts {
 	n, ok := c.options.Value(h)
@@ -157,6 +157,9 @@ func (c *compiled) promise(h kir.HostValue) scalar.Facts {
 		return scalar.Unknown()
 	}
 	f := scalar.Unknown()
+	if h.Stride >= 0 && n > 1 && n <= kir.MaxStep && c.width > 1 { // vectors have what is between elements
+		return scalar.Range(n, n)
+	}
 	if h.Stride < 0 {
 		f = scalar.Range(1, math.MaxInt64)
 		if n >= c.width {

@@ -7,6 +7,7 @@ import (
 
 	"nvfuser_go/core"
 	"nvfuser_go/core/dtype"
+	"nvfuser_go/core/schedule"
 	"nvfuser_go/schedulers"
 	"nvfuser_go/schedulers/scheduler"
 )
@@ -288,7 +289,7 @@ output %4
 		schedules := map[string]string{} // by recipe
 		applied := 0
 		for _, sizes := range [][]int64{{1, 7}, {7, 1}, {3, 5}, {300, 100}, {300, 7}, {4096, 4096}, {4097, 4096}, {4096, 4097}, {3, 100000}, {0, 3}} {
-			for _, aligned := range []int{4, 8, 16} {
+			for _, aligned := range []schedule.Alignment{4, 8, 16} {
 				for _, gap := range []int64{0, 1, 4} {
 					values := []core.InputValue{{Tensor: true, DType: dtype.Float, Sizes: sizes}}
 					if text == row {

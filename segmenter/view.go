@@ -255,9 +255,7 @@ func (g *graph) place(v core.ValID) *scheduler.Placement {
 			if err != nil {
 				n = 1
 			}
-			for bytes := n * strides[d] * int64(g.f.Val(v).DType.Size()); bytes%int64(x.Aligned) != 0; {
-				x.Aligned /= 2
-			}
+			x.Aligned = x.Aligned.Plus(n * strides[d] * int64(g.f.Val(v).DType.Size()))
 		}
 	}
 	return x

@@ -381,12 +381,31 @@ func (p *printer) moveFrom(s *kir.Move, address text) {
 	case to.Space == kir.Global && streaming:
 		function = "storeStreaming"
 	}
+	if s.Src.Step > 1 {
+		p.gather(s)
+		return
+	}
 	p.need(function)
 	condition := p.last(s.Cache, s.Last)
 	if s.Guarded {
 		condition = ", " + p.index(s.Guard).code
 	}
 	p.line("%s<%d>(%s, %s%s);", function, p.bytes(&s.Dst), p.address(&s.Dst), address.code, condition)
+}
+
+// gather prints a move of elements that are not next to each other.
+func (p *printer) gather(s *kir.Move) {
+	b := &p.k.Buffers[s.Src.Buffer]
+	g, ok := kir.GatheredBy(b, s.Src.Width, s.Src.Step)
+	if !ok {
+		p.unsupported("elements of %s that are not next to each other", b.Name)
+	}
+	function := "gather"
+	if p.isConstant(b) {
+		function = "gatherReadOnly"
+	}
+	p.need(function)
+	p.line("%s<%d, %d, %d, %d, %d>(%s, %s);", function, b.DType.Size(), s.Src.Width, s.Src.Step, g.Past, g.Vector, p.address(&s.Dst), p.address(&s.Src))
 }
 
 // policies are the ends of the names of functions that copy by a policy of the second cache.

@@ -67,6 +67,7 @@ type Buffer struct {
 	Stride []scalar.ID // in elements, per coordinate
 	Size   scalar.ID   // elements that exist from offset 0; of Local: a constant
 	Align  int         // bytes, of offset 0; a power of two, at least that of an element
+	Past   int         // bytes that offset 0 is past a multiple of 16, if that is known and Align does not say so; else 0
 	Offset scalar.ID   // of Shared: bytes from the start of the block's memory
 	// ReadOnly says that no thread writes it during the kernel, so that loads
 	// may take the non-coherent path.
@@ -168,6 +169,7 @@ type Access struct {
 	Coords []scalar.ID // one per axis of the buffer's Shape, of the first element
 	Index  scalar.ID   // element offset: the sum of Coords[i]*Stride[i]
 	Width  int         // 1, 2, 4, 8, 16
+	Step   int         // elements in memory from one of several to the next; 0 is 1
 	Span   Span        // of several elements
 }
 
@@ -303,7 +305,8 @@ type (
 	// Local. One that is guarded is from Global: where Guard is false it reads
 	// nothing and writes zeros. One that is unaligned is from Global to Local, of
 	// elements smaller than a word of 4 bytes: it reads all words that have one of
-	// them, and shifts.
+	// them, and shifts. One whose Src has a Step is from Global to Local: it reads
+	// vectors that have elements between those that it copies, see [Gathered].
 	Move struct {
 		Dst, Src  Access
 		Unaligned bool // the address of Src may be any

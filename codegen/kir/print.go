@@ -118,6 +118,9 @@ func (p *printer) declaration(id BufferID) string {
 	if b.Align != b.DType.Size() {
 		text += fmt.Sprintf(" align %d", b.Align)
 	}
+	if b.Past > 0 {
+		text += fmt.Sprintf(" past 16 by %d", b.Past)
+	}
 	return text + flag(b.Registers, " registers") + flag(b.ReadOnly, " readonly") + flag(b.Zeroed, " zeroed")
 }
 
@@ -235,6 +238,9 @@ func (p *printer) access(a *Access) string {
 	}
 	if a.Width > 1 {
 		text += fmt.Sprintf(":%d", a.Width)
+	}
+	if a.Step > 1 {
+		text += fmt.Sprintf(" by %d", a.Step)
 	}
 	return text
 }

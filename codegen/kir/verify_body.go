@@ -79,9 +79,12 @@ func (v *verifier) leaf(s Statement, agree granule) {
 		v.arrivals(s.Arrivals)
 		v.barrier(&Barrier{Scope: ClusterScope}, agree)
 	case Move:
-		v.sides(&s.Dst, &s.Src, s.Unaligned)
+		v.sides(&s.Dst, &s.Src, s.Unaligned || s.Src.Step > 1)
 		if s.Unaligned {
 			v.unaligned(&s)
+		}
+		if s.Src.Step > 1 {
+			v.gathered(&s)
 		}
 		if local := v.space(&s.Dst) == Local; local == (v.space(&s.Src) == Local) {
 			v.problem("one side of a move must be Local")
@@ -163,6 +166,19 @@ func (v *verifier) unaligned(s *Move) {
 	size := v.k.Buffers[s.Src.Buffer].DType.Size()
 	if v.space(&s.Src) != Global || size > 2 || s.Src.Width*size < 4 || s.Guarded || !s.Cache.IsPlain() {
 		v.problem("an unaligned move is of words from Global with elements of 1 or 2 bytes, without a guard or a hint for caches but evict last")
+	}
+}
+
+// gathered checks a move of elements that are not next to each other.
+func (v *verifier) gathered(s *Move) {
+	b := &v.k.Buffers[s.Src.Buffer]
+	g, ok := GatheredBy(b, s.Src.Width, s.Src.Step)
+	if !ok || b.Space != Global || !b.ReadOnly || s.Unaligned || s.Guarded || s.Cache != CacheDefault {
+		v.problem("a move in steps of %d elements is from Global that nothing writes, of elements that are known to be in the first steps of vectors", s.Src.Step)
+		return
+	}
+	if !v.multiple(s.Src.Index, g.Vector/b.DType.Size()) {
+		v.problem("the address of %d elements of %s may not be past a multiple of %d bytes by as much as the first one is", s.Src.Width, b.Name, g.Vector)
 	}
 }
 
@@ -272,7 +288,7 @@ func (v *verifier) access(a *Access, maxBytes int, unaligned bool) {
 		v.problem("the index of %s is %s, but its coordinates give %s", b.Name, v.k.Expr(a.Index), v.format(want))
 	}
 	switch bytes := a.Width * b.DType.Size(); {
-	case a.Width < 1 || a.Width&(a.Width-1) != 0 || a.Width > 1 && bytes > maxBytes:
+	case a.Width < 1 || a.Width&(a.Width-1) != 0 || a.Width > 1 && bytes > maxBytes || a.Step > 1 && !unaligned:
 		v.problem("%d elements of %s cannot be accessed at once", a.Width, b.Name)
 	case a.Width > 1 && !unaligned && (bytes > b.Align || !v.multiple(a.Index, a.Width)):
 		v.problem("the address of %d elements of %s may not be a multiple of %d bytes", a.Width, b.Name, bytes)

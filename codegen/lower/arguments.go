@@ -231,6 +231,10 @@ func (a *arguments) integerOf(h kir.HostValue, name string, facts scalar.Facts) 
 			c.promises = append(c.promises, promise{h, p})
 		}
 		facts = scalar.Facts{Lo: max(facts.Lo, p.Lo), Hi: min(facts.Hi, p.Hi), Divisor: max(facts.Divisor, p.Divisor)}
+		if h.Stride >= 0 && p.Lo == p.Hi {
+			a.integers[h] = l.t.Int(p.Lo)
+			return a.integers[h]
+		}
 	}
 	id := l.b.Integer(name, facts)
 	k := l.b.Kernel()

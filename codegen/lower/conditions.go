@@ -4,6 +4,7 @@ import (
 	"nvfuser_go/codegen/kir"
 	"nvfuser_go/core"
 	"nvfuser_go/core/scalar"
+	"nvfuser_go/core/schedule"
 )
 
 // Conditions are what a kernel relies on beside its schedule: all answers that lowering
@@ -22,10 +23,10 @@ type promise struct {
 	facts scalar.Facts
 }
 
-// An address is what divides that of a tensor, in bytes.
+// An address is what is known of that of a tensor.
 type address struct {
 	of    core.ValID
-	bytes int
+	known schedule.Alignment
 }
 
 // Hold reports whether lowering the schedule with o makes the kernel that c is of: o
@@ -38,7 +39,7 @@ func (c *Conditions) Hold(o Options) bool {
 		}
 	}
 	for _, a := range c.addresses {
-		if o.Alignment(a.of) != a.bytes {
+		if schedule.Alignment(o.Alignment(a.of)) != a.known {
 			return false
 		}
 	}

@@ -22,8 +22,8 @@ type Options struct {
 	// Promise returns what the host promises about an integer argument, beside
 	// that it is not negative: bounds and divisors. Nil: nothing.
 	Promise func(kir.HostValue) scalar.Facts
-	// Alignment returns the bytes that divide the address of the first element of
-	// a tensor in global memory, a power of two. Nil: those of an element.
+	// Alignment returns what is known of the address of the first element of a tensor in
+	// global memory, a [schedule.Alignment]. Nil: that those of an element divide it.
 	Alignment func(core.ValID) int
 	// Conditions, if not nil, receives what the kernel relies on. It is for options
 	// with Value and Promise, and without an Index.
@@ -325,10 +325,11 @@ func (l *lowering) global(v core.ValID) error {
 		}
 	}
 	if l.options.Alignment != nil {
-		bytes := l.options.Alignment(v)
-		b.Align = max(b.Align, bytes)
+		at := schedule.Alignment(l.options.Alignment(v))
+		b.Align = max(b.Align, at.Divisor())
+		b.Past, _ = at.Past()
 		if c := l.options.Conditions; c != nil {
-			c.addresses = append(c.addresses, address{v, bytes})
+			c.addresses = append(c.addresses, address{v, at})
 		}
 	}
 	l.buffers[v] = id

@@ -68,6 +68,9 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 		return c.under(lane.guarded, cond, inRegisters)
 	}
 	dst, src := dsts[0], srcs[0]
+	if !l.isLocal(src) {
+		src.Step = l.stepOf(srcs)
+	}
 	unaligned := l.readsUnaligned(c, dst, src, int(width))
 	if dst, src, err = l.aligned(v, dst, src, int(width), unaligned); err != nil {
 		return err
@@ -96,7 +99,7 @@ func (l *lowering) vector(id core.ExprID, a core.AxisID, width int64) error {
 	}
 	if whole.partial && l.fast == nil {
 		lane.context = c
-		if there, ok := l.isThere(whole, lane, dst, src); ok && !unaligned {
+		if there, ok := l.isThere(whole, lane, dst, src); ok && !unaligned && src.Step == 0 {
 			src.Span = kir.InMemory
 			lane.s = l.b.If(l.t.Bool(true), func() {
 				l.b.Add(kir.Move{Dst: dst, Src: src, Cache: l.plainCacheOf(v), Guarded: true, Guard: there})
@@ -135,6 +138,12 @@ func (l *lowering) aligned(v core.ValID, dst, src kir.Access, width int, unalign
 		if side.Width = width; b.DType != l.b.Kernel().Buffers[dst.Buffer].DType {
 			continue // in registers, rounded on the way
 		}
+		if side.Step > 0 {
+			if !l.gathers(dst, side) {
+				return dst, src, l.refuse("vector", v, "%s is vectorized by %d, and elements of %s are %d apart, of which vectors are not known to have as many", l.f.Name(v), width, b.Name, side.Step)
+			}
+			continue
+		}
 		if !l.isAligned(side, width) && (side == &dst || !unaligned) {
 			return dst, src, l.refuse("vector", v, "%s is vectorized by %d, and the address of %s is not known to be a multiple of %d bytes", l.f.Name(v), width, b.Name, width*b.DType.Size())
 		}
@@ -149,12 +158,27 @@ func (l *lowering) isAligned(a *kir.Access, width int) bool {
 	return width*b.DType.Size() <= b.Align && l.t.Divides(l.t.Int(int64(width)), a.Index)
 }
 
+// stepOf returns how many elements of memory it is from each of some to the next, 0 if they are next to each other.
+func (l *lowering) stepOf(elements []kir.Access) int {
+	if step, _ := l.t.ConstInt(l.t.Sub(elements[1].Index, elements[0].Index)); step > 1 {
+		return int(step)
+	}
+	return 0
+}
+
+// gathers reports whether what src has, in steps, can be read as vectors, to dst.
+func (l *lowering) gathers(dst kir.Access, src *kir.Access) bool {
+	b := &l.b.Kernel().Buffers[src.Buffer]
+	g, ok := kir.GatheredBy(b, src.Width, src.Step)
+	return ok && l.isLocal(dst) && b.Space == kir.Global && b.ReadOnly && l.keeping == nil && l.t.Divides(l.t.Int(int64(g.Vector/b.DType.Size())), src.Index)
+}
+
 // readsUnaligned reports whether width elements from src on, to dst, must be read from an address
 // that is not known to be aligned, and can be: see [kir.Move].
 func (l *lowering) readsUnaligned(c *context, dst, src kir.Access, width int) bool {
 	b := &l.b.Kernel().Buffers[src.Buffer]
 	cache, _ := l.cacheOf(c.tensor.v)
-	return l.isLocal(dst) && b.Space == kir.Global && b.DType.Size() <= 2 && width*b.DType.Size() >= 4 && cache.IsPlain() && l.keeping == nil &&
+	return l.isLocal(dst) && src.Step == 0 && b.Space == kir.Global && b.DType.Size() <= 2 && width*b.DType.Size() >= 4 && cache.IsPlain() && l.keeping == nil &&
 		!l.isAligned(&src, width)
 }
 
@@ -306,6 +330,9 @@ func (l *lowering) moveVector(v core.ValID, dst, src kir.Access, srcs []kir.Acce
 		l.b.Add(kir.Move{Dst: through, Src: src, Cache: cache, Last: last})
 		src = through
 	}
+	if src.Step > 0 { // what is between is read soon, by others
+		cache, last = kir.CacheDefault, scalar.None
+	}
 	l.b.Add(kir.Move{Dst: dst, Src: src, Unaligned: unaligned, Cache: cache, Last: last})
 }
 
@@ -388,10 +415,12 @@ type whole struct {
 	partial bool // some may exist without the others
 }
 
-// neighbours returns both sides of each element, as sides says, and the condition of all.
+// neighbours returns both sides of each element, as sides says, and the condition of all. Sources may be a few
+// elements apart.
 func (l *lowering) neighbours(id core.ExprID, a core.AxisID, width int64, sides func(*context, core.ExprID) (dst, src kir.Access, g guard, err error)) (dsts, srcs []kir.Access, all whole, err error) {
 	v := l.f.Expr(id).Out[0]
 	var first guard
+	step := int64(1) // elements of memory from one source to the next
 	for i := range width {
 		l.loops[l.m.LoopClass(a)] = l.t.Int(i)
 		dst, src, g, err := sides(l.context(v, false), id)
@@ -404,9 +433,12 @@ func (l *lowering) neighbours(id core.ExprID, a core.AxisID, width int64, sides 
 			first, all.guard = g, g
 			continue
 		}
-		next := func(first, at kir.Access) bool { return at.Index == l.t.Add(first.Index, l.t.Int(i)) }
+		next := func(first, at kir.Access, step int64) bool { return at.Index == l.t.Add(first.Index, l.t.Int(i*step)) }
+		if i == 1 && l.b.Kernel().Buffers[src.Buffer].Space == kir.Global {
+			step = max(int64(l.stepOf(srcs)), 1)
+		}
 		switch {
-		case !next(dsts[0], dst) || !next(srcs[0], src):
+		case !next(dsts[0], dst, 1) || step > kir.MaxStep || !next(srcs[0], src, step):
 			return nil, nil, all, l.refuse("vector", v, "%s is vectorized, but elements of it or of what it copies are not known to be next to each other in memory", l.f.Name(v))
 		case l.all(first.once, first.among) != l.all(g.once, g.among):
 			return nil, nil, all, l.refuse("vector", v, "%s is vectorized by %d, and not every thread writes all elements of a vector", l.f.Name(v), width)

@@ -25,6 +25,7 @@ type access struct {
 	buffer  *kir.Buffer
 	element int     // bytes
 	width   int     // elements
+	step    int     // from one to the next
 	index   int32   // node
 	coords  []int32 // nodes
 	extents []int32 // nodes of the shape
@@ -37,7 +38,7 @@ type access struct {
 
 func (p *program) access(at *statement, a *kir.Access, way direction) (*access, error) {
 	b := &p.k.Buffers[a.Buffer]
-	out := &access{at: at, way: way, id: a.Buffer, owner: uint16(a.Buffer) + 1, buffer: b, element: b.DType.Size(), width: a.Width}
+	out := &access{at: at, way: way, id: a.Buffer, owner: uint16(a.Buffer) + 1, buffer: b, element: b.DType.Size(), width: a.Width, step: max(a.Step, 1)}
 	var err error
 	if out.index, err = p.node(a.Index); err != nil {
 		return nil, err
@@ -91,9 +92,12 @@ func (b *block) locate(a *access) located {
 	return w
 }
 
+// span returns how many elements of the buffer there are from the first one of an access to the last one.
+func (a *access) span() int64 { return int64((a.width-1)*a.step + 1) }
+
 // bounds reports whether all active threads access elements that exist.
 func (b *block) bounds(a *access, w *located) bool {
-	most := b.index(a.size).u - int64(a.width)
+	most := b.index(a.size).u - a.span()
 	if w.node.uniform {
 		return 0 <= w.index.u && w.index.u <= most
 	}
@@ -147,18 +151,18 @@ func (b *block) aligned(a *access, w *located, lane int32) bool {
 	if a.buffer.Space != kir.Shared {
 		base = int64(a.buffer.Align)
 	}
-	return a.unaligned || (base+w.element(lane)*int64(a.element))%bytes == 0
+	return a.unaligned || a.step > 1 || (base+w.element(lane)*int64(a.element))%bytes == 0
 }
 
 // vectorInShape reports whether the elements after the first of a vector are in
-// the shape: along the axis of stride 1, and beyond its end only where the next
+// the shape: along the axis of stride 1, or of the step of the access, and beyond its end only where the next
 // axis goes on.
 func (b *block) vectorInShape(a *access, lane int32) bool {
 	if a.width == 1 {
 		return true
 	}
 	for k := len(a.coords) - 1; k >= 0; k-- {
-		if b.index(a.strides[k]).u != 1 {
+		if b.index(a.strides[k]).u != int64(a.step) {
 			continue
 		}
 		extent := b.index(a.extents[k]).u
@@ -168,7 +172,7 @@ func (b *block) vectorInShape(a *access, lane int32) bool {
 		}
 		// Count positions over all outer axes that continue this one.
 		position, count, next := c, extent, extent
-		for j := k - 1; j >= 0 && b.index(a.strides[j]).u == next; j-- {
+		for j := k - 1; j >= 0 && b.index(a.strides[j]).u == next*int64(a.step); j-- {
 			position += b.index(a.coords[j]).at(&b.p.nodes[a.coords[j]], lane) * count
 			count *= b.index(a.extents[j]).u
 			next = count
@@ -210,8 +214,8 @@ func (b *block) accessProblem(a *access, w *located, lane int32) bool {
 			return report(OutOfBounds, "coordinate %d is %d and the extent %d", k, x, extent)
 		}
 	}
-	if size := b.index(a.size).u; index < 0 || index+int64(a.width) > size {
-		return report(OutOfBounds, "elements [%d, %d) are accessed and the buffer has %d", index, index+int64(a.width), size)
+	if size := b.index(a.size).u; index < 0 || index+a.span() > size {
+		return report(OutOfBounds, "elements [%d, %d) are accessed and the buffer has %d", index, index+a.span(), size)
 	}
 	if !b.vectorInShape(a, lane) {
 		return report(OutOfBounds, "the %d elements of the vector end outside the shape", a.width)
@@ -366,7 +370,7 @@ func (b *block) loadLanes(dst, src *access, to, from *located, lanes []int32) {
 			p := (int(to.element(l))+e)*b.m.threads + int(l)
 			r.taint[p] = b.read(src, m, address, src.element, l)
 			r.load(p, m.data[address:])
-			address += int64(src.element)
+			address += int64(src.element * src.step)
 		}
 	}
 }

@@ -11,8 +11,8 @@ const (
 // count adds the accesses of a statement to the counters, warp by warp.
 func (b *block) count(a *access, w *located) {
 	c := &b.m.counters
-	bytes := int64(a.width * a.element)
-	total := bytes * int64(len(w.lanes))
+	bytes := a.span() * int64(a.element)
+	total := int64(a.width*a.element) * int64(len(w.lanes))
 	switch {
 	case a.buffer.Space == kir.Shared:
 	case a.way == reads:

@@ -47,7 +47,7 @@ func Remember[T any](g *Segment, key any, made func() T) T {
 // A Placement says where the elements of a tensor are.
 type Placement struct {
 	Strides []int64 // in elements, by dimension; of no meaning along dimensions of size 1
-	Aligned int     // bytes that divide the address of the first element: 1, 2, 4, 8 or 16
+	Aligned schedule.Alignment
 }
 
 // Like reports whether schedulers say the same of g as of other: it is the same fusion,
@@ -82,7 +82,7 @@ func (g *Segment) Like(other *Segment) bool {
 }
 
 // WellAligned is what allocators give, in bytes: the widest access.
-const WellAligned = 16
+const WellAligned = schedule.WellAligned
 
 // Dense returns the segment of f for tensors without gaps, in the order that their
 // allocation domains say, at addresses of the widest alignment.

@@ -136,7 +136,7 @@ func place(g *scheduler.Segment, lines [][]string) error {
 			case name == "strides":
 				at.Strides = numbers
 			case name == "aligned" && len(numbers) == 1:
-				at.Aligned = int(numbers[0])
+				at.Aligned = schedule.Alignment(numbers[0])
 			default:
 				return fmt.Errorf("no field is called %q", field)
 			}

@@ -54,6 +54,7 @@ type Tensor struct {
 	IsOutput  bool
 	Place     int        // among the inputs or outputs
 	Aligned   int64      // bytes that divide the address of its first element
+	past      int64      // bytes that it is past a multiple of vectorBytes, if that is known; else -1
 	along     [][]piece  // by place in the order of the space: outermost piece first
 	isOpaque  bool       // its elements are not those of the space one by one
 	shift     int64      // divides how far in memory an element lies from where those steps say
@@ -193,7 +194,8 @@ func (w *walker) add(p *Space, t Tensor, laidOutAs core.ValID, at scheduler.Plac
 	if err != nil {
 		return err
 	}
-	t.Bytes, t.Aligned = int64(w.f.Val(v).DType.Size()), int64(at.Aligned)
+	t.Bytes = int64(w.f.Val(v).DType.Size())
+	t.lie(at.Aligned)
 	dense := w.dense(laidOutAs)
 	known := map[core.AxisID][]piece{}
 	elements := int64(1)
@@ -225,6 +227,14 @@ func (w *walker) add(p *Space, t Tensor, laidOutAs core.ValID, at scheduler.Plac
 	}
 	w.put(p, t, known, elements)
 	return nil
+}
+
+// lie sets what is known of the address of t.
+func (t *Tensor) lie(at schedule.Alignment) {
+	t.Aligned, t.past = int64(at.Divisor()), -1
+	if past, ok := at.Past(); ok {
+		t.past = int64(past)
+	}
 }
 
 // put appends t, of so many elements, of which known has the pieces by exact class.

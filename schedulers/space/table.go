@@ -36,7 +36,8 @@ func (w *walker) addTable(p *Space, t Tensor, e *core.Expr, at scheduler.Placeme
 	if err != nil {
 		return err
 	}
-	t.Bytes, t.Aligned = int64(w.f.Val(t.Val).DType.Size()), int64(at.Aligned)
+	t.Bytes = int64(w.f.Val(t.Val).DType.Size())
+	t.lie(at.Aligned)
 	dense := w.dense(t.Val)
 	of, varies := w.mapped(e, k.Table), w.mapped(e, k.Index)
 	known := map[core.AxisID][]piece{}

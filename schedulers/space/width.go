@@ -35,6 +35,10 @@ type reach struct {
 	constant int64 // consecutive elements of the space that are one element
 	isWhole  bool  // the run has all that the loops have
 	step     int64 // divides the strides of what is outside the run
+
+	apart     int64 // elements of memory from one to the next of apartRun, if they are not next to each other
+	apartRun  int64
+	apartStep int64 // step for those
 }
 
 // reach returns that of t in loops over the places from from on.
@@ -48,6 +52,13 @@ func (p *Space) reach(t *Tensor, from int) reach {
 		inside = inside && k >= from
 		for i := len(t.along[k]) - 1; i >= 0; i-- {
 			x := t.along[k][i]
+			switch {
+			case x.extent == 1:
+			case r.apart == 0 && inside && r.constant == 1 && x.stride > 0:
+				r.apart, r.apartRun = x.stride, x.extent
+			default:
+				r.apartStep = gcd(r.apartStep, x.stride)
+			}
 			switch {
 			case x.extent == 1:
 			case inside && x.stride == 0 && r.run == 1:
@@ -93,6 +104,9 @@ func (p *Space) access(t *Tensor, r reach, e int64) (w, requests int64) {
 	}
 	w = whole(t.width(r))
 	requests = e / w
+	if g, n := p.gathers(t, r, e); g > w {
+		return g, n
+	}
 	if !p.Unaligned || t.IsOutput || t.isTable || t.isPart || t.isOpaque || t.Bytes >= wordBytes {
 		return w, requests
 	}

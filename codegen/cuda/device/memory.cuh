@@ -79,6 +79,34 @@ __device__ inline void moveReadOnlyUnaligned(void* to, const void* from) {
   shifted<Bytes / 4>(to, from, [](const unsigned* p) { return __ldg(p); });
 }
 
+//@ gathered needs words
+// Copies Count elements of Bytes bytes that are Step apart, of which the first one has Past elements before it
+// in a vector. What is between them is read with them, and is in memory, as it is in a vector with one of them.
+template <int Bytes, int Count, int Step, int Past, int Vector, class Load>
+__device__ inline void gathered(void* to, const void* from, Load load) {
+  using Element = typename Words<Bytes>::Type;
+  using Type = typename Words<Vector>::Type;
+  alignas(16) Element all[Count * Step];
+  const Type* const p = (const Type*)((const Element*)from - Past);
+#pragma unroll
+  for (int i = 0; i < Count * Step * Bytes / Vector; ++i) ((Type*)all)[i] = load(p + i);
+#pragma unroll
+  for (int i = 0; i < Count; ++i) ((Element*)to)[i] = all[Past + i * Step];
+}
+
+//@ gather needs gathered
+template <int Bytes, int Count, int Step, int Past, int Vector>
+__device__ inline void gather(void* to, const void* from) {
+  gathered<Bytes, Count, Step, Past, Vector>(to, from, [](const typename Words<Vector>::Type* p) { return *p; });
+}
+
+//@ gatherReadOnly needs gathered
+// Of data that no thread writes.
+template <int Bytes, int Count, int Step, int Past, int Vector>
+__device__ inline void gatherReadOnly(void* to, const void* from) {
+  gathered<Bytes, Count, Step, Past, Vector>(to, from, [](const typename Words<Vector>::Type* p) { return __ldg(p); });
+}
+
 //@ moveReadOnlyStreaming needs moveReadOnly
 // Of data that no thread writes and that is read once: it takes no place in
 // the first cache.

@@ -1,0 +1,26 @@
+package space
+
+// mostApart is how many elements of memory those of an input are apart at most, for vectors to be read that have them
+// and what is between. In us on an H200 (second cache dirty / clean), of 16384 x 8192 bfloat16 of which every other element is
+// multiplied by the one beside it: element by element 148.6 / 147.9, in vectors 99.2 / 93.8, a copy 100.2 / 96.9. That both
+// inputs read the same vectors costs nothing: by one that is taken apart in registers 99.3 / 93.6.
+const mostApart = 4
+
+// gathers returns how many elements of t an access of a step of e elements has where they are a few elements of memory apart,
+// and how many vectors are read for the step; 0: they are not, or vectors are not known to begin
+// within a step of the first one.
+func (p *Space) gathers(t *Tensor, r reach, e int64) (w, requests int64) {
+	if !p.Unaligned || t.IsOutput || t.isTable || t.isPart || t.isOpaque || t.IsResized() || r.apart < 2 || r.apart > mostApart || t.past < 0 || t.past%t.Bytes != 0 || t.past/t.Bytes >= r.apart {
+		return 0, 0
+	}
+	for w = min(e, vectorBytes/t.Bytes); w > 1; w /= 2 {
+		bytes, vector := w*r.apart*t.Bytes, int64(vectorBytes)
+		for bytes%vector != 0 {
+			vector /= 2
+		}
+		if r.apartRun%w == 0 && r.apart*t.Bytes <= vector && r.apartStep%(vector/t.Bytes) == 0 && (p.piece == 0 || p.piece%w == 0) {
+			return w, e / w * (bytes / vector)
+		}
+	}
+	return 0, 0
+}
