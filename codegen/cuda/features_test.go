@@ -489,6 +489,9 @@ func choices() *kir.Kernel {
 	n, zero := b.T.Int(128), b.T.Int(0)
 	x, y, z := b.Input("x", dtype.Float, n), b.Input("y", dtype.Float, n), b.Input("z", dtype.Float, n)
 	tile, out := b.Shared("tile", dtype.Float, 0, n), b.Global("out", dtype.Float, b.T.Int(256))
+	for _, id := range []kir.BufferID{x, y, z, out} {
+		b.Kernel().Buffers[id].Align = 16
+	}
 	t := b.Thread(0, 32)
 	at := b.T.Mul(t, b.T.Int(4))
 	from := func(to, v kir.BufferID) func() {

@@ -59,6 +59,7 @@ type planner struct {
 	points int64   // of all that the kernel computes
 	device scheduler.Device
 	cache  int64 // bytes of the second cache
+	wholes []int // places from which on a step may have all
 }
 
 // choose returns the parameters for p, the best first: those of the cheapest pitch
@@ -66,6 +67,9 @@ type planner struct {
 func (p planner) choose() []Params {
 	flat := p.Cheapest(0, 1)
 	all := []Params{p.flat(flat)}
+	if whole, q := p.cheapestWhole(flat); q.Whole > 0 {
+		flat, all = whole, slices.Insert(all, 0, q)
+	}
 	broken := p.cheapestBroken(flat)
 	isLarge := broken.Groups > 0 || p.Size(0, len(p.Extents)) > fewPoints
 	if broken.Break > 0 && isLarge {
@@ -110,7 +114,7 @@ func (p planner) cheapestBroken(flat space.Pitch) (broken Params) {
 		best = (flat.Cost + again) * (1 + leastGain)
 	}
 	consider := func(q Params, again float64) {
-		in := planner{q.arrange(p.Space), p.work, p.points, p.device, p.cache}
+		in := p.ordered(q)
 		h := in.Cheapest(q.Break, rowsOfStep)
 		if cost := h.Cost*in.waste(q.Break, h.Elements) + again; cost < best {
 			best, broken = cost, in.broken(q.Break, h)
@@ -122,7 +126,7 @@ func (p planner) cheapestBroken(flat space.Pitch) (broken Params) {
 	}
 	for _, r := range p.Repeats() {
 		q := Params{Break: r.End - r.Begin, Before: r.Begin}
-		in := planner{q.arrange(p.Space), p.work, p.points, p.device, p.cache}
+		in := p.ordered(q)
 		h := in.Cheapest(q.Break, mostUnroll)
 		n, isEnough := in.throughRows(q.Break, h)
 		less, gain := q.across(p.Space).Reread(p.cache), 0.0
@@ -138,6 +142,30 @@ func (p planner) cheapestBroken(flat space.Pitch) (broken Params) {
 		}
 	}
 	return broken
+}
+
+// cheapestWhole returns the pitch and parameters of the nest whose steps have some of the innermost axes whole that costs least,
+// if that is less than what flat costs; else none.
+func (p planner) cheapestWhole(flat space.Pitch) (best space.Pitch, q Params) {
+	best = flat
+	for _, k := range p.wholes {
+		for e := 2 * p.Size(k, len(p.Order)); e <= mostWhole; e *= 2 {
+			if h := p.WholePitch(k, e); h.Cost < best.Cost*(1-leastGain) {
+				best, q = h, p.flat(h)
+				q.Whole = len(p.Order) - k
+			}
+		}
+	}
+	return best, q
+}
+
+// mostWhole is how many elements steps have at most that have some of the innermost axes whole.
+const mostWhole = 16
+
+// ordered returns p with its places in the order of q.
+func (p planner) ordered(q Params) planner {
+	p.Space, p.wholes = q.arrange(p.Space), nil
+	return p
 }
 
 // isHeavy reports whether instructions bound the segment.

@@ -19,9 +19,21 @@ func (q Params) loops(s *schedule.Scheduled, p *space.Space) error {
 		return err
 	}
 	n := scheduler.Nest{Schedule: s, Tensor: p.Reference}
-	n.Merge(q.Break, len(p.Order)-q.Break)
+	if q.Whole > 0 { // the step is of them, and of what is outside
+		outside := len(p.Order) - q.Whole
+		n.Merge(outside, q.Whole)
+		n.Merge(0, outside)
+		if v := q.Vector / p.Size(outside, len(p.Order)); v > 1 {
+			n.Split(0, v, schedule.Serial)
+			n.Merge(1, 2)
+		}
+	} else {
+		n.Merge(q.Break, len(p.Order)-q.Break)
+	}
 	if q.Break == 0 {
-		n.Split(0, max(q.Vector, 1), schedule.Serial)
+		if q.Whole == 0 {
+			n.Split(0, max(q.Vector, 1), schedule.Serial)
+		}
 		n.Split(0, q.Threads, schedule.TIDx)
 		n.Split(0, q.Unroll, schedule.Unroll)
 		n.Parallelize(0, schedule.BIDx)

@@ -42,6 +42,7 @@ type Params struct {
 	Rows    int64 // threads of a block along the rows
 	Groups  int64 // of rows that blocks of columns go through; 0: a block has its own rows
 	Before  int   // axes in the order of loops that are before the rows, and are columns
+	Whole   int   // innermost axes in the order of loops that each step has whole, if there is no break
 	Others  [mostSides - 1]Steps
 }
 
@@ -73,6 +74,9 @@ func (p Params) String() string {
 		case p.Groups > 1:
 			threads += fmt.Sprintf(", through the rows of %d groups", p.Groups)
 		}
+	}
+	if p.Whole > 0 {
+		threads += fmt.Sprintf(", whole axes from the end: %d", p.Whole)
 	}
 	text := fmt.Sprintf("pointwise: %s, %v each", threads, Steps{p.Unroll, p.Vector})
 	for _, x := range p.Others {
@@ -112,6 +116,14 @@ func (kind) Name() string { return name }
 func (kind) Find(g *scheduler.Segment) scheduler.Finding[Params] {
 	a := analyse(g)
 	return scheduler.Finding[Params]{Attempts: &a.Attempts, Choose: a.choose, Err: a.err}
+}
+
+// pitch returns that of the loops of q, of which p has the order.
+func (q Params) pitch(p *space.Space) space.Pitch {
+	if q.Whole > 0 {
+		return p.WholePitch(len(p.Order)-q.Whole, q.Width())
+	}
+	return p.PitchOf(q.Break, q.Width(), 1)
 }
 
 // simplest are parameters that serve every segment.
@@ -171,7 +183,7 @@ func (a *analysis) recipe(q Params) string {
 	for k, p := range a.spaces {
 		var widths []int64
 		if x := q.of(k); x.Vector > 1 {
-			widths = x.arrange(p).PitchOf(x.Break, x.Vector, 1).Widths
+			widths = x.pitch(x.arrange(p)).Widths
 		}
 		place := slices.IndexFunc(a.Segment.Fusion.Outputs(), func(o core.Output) bool { return o.Val == p.Reference })
 		text += fmt.Sprint(" ", widths, place, p.Order)
@@ -193,13 +205,21 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 		}
 		var each []planner
 		for _, p := range a.spaces {
-			each = append(each, planner{p, work / float64(points), points, device, a.Segment.Cache})
+			each = append(each, planner{p, work / float64(points), points, device, a.Segment.Cache, a.wholes()})
 		}
 		if all = each[0].choose(); len(each) > 1 {
 			all = []Params{beside(each)}
 		}
 	}
 	return a.First(all, a.simplest())
+}
+
+// wholes returns the places from which on steps may have all, if all loops are those of one space.
+func (a *analysis) wholes() []int {
+	if len(a.spaces) > 1 {
+		return nil
+	}
+	return a.spaces[0].Wholes(a.Segment.Fusion)
 }
 
 func (a *analysis) build(q Params) (*schedule.Scheduled, error) {
@@ -218,10 +238,11 @@ func (p Params) isPossible(of *space.Space) bool {
 	switch {
 	case p.Threads < 1 || p.Unroll < 1 || p.Break < 0 || p.Before < 0 || p.Groups < 0:
 		return false
-	case p.Break == 0:
-		return p.Before == 0 && p.Groups == 0
+	case p.Break > 0:
+		return p.Whole == 0 && p.Before+p.Break < len(of.Order) && p.Rows > 0
 	}
-	return p.Before+p.Break < len(of.Order) && p.Rows > 0
+	n := len(of.Order)
+	return p.Before == 0 && p.Groups == 0 && p.Whole >= 0 && p.Whole < max(n, 1) && p.Width()%of.Size(n-p.Whole, n) == 0
 }
 
 func (p Params) schedule(s *schedule.Scheduled, a *analysis) error {
@@ -238,7 +259,7 @@ func (p Params) schedule(s *schedule.Scheduled, a *analysis) error {
 			if err := scheduler.Spread(s, name, in.Reference); err != nil {
 				return err
 			}
-			if err := arranged.Vectorize(s, arranged.PitchOf(x.Break, max(x.Vector, 1), 1)); err != nil {
+			if err := arranged.Vectorize(s, x.pitch(arranged)); err != nil {
 				return err
 			}
 		}

@@ -12,6 +12,17 @@ type reading struct {
 	how   string
 }
 
+// A width is how many elements an access has, and how many the step that it is of.
+type width struct{ elements, step int64 }
+
+// width returns that of tensor k.
+func (h *Pitch) width(k int) width {
+	if h.steps == nil {
+		return width{h.Widths[k], h.Elements}
+	}
+	return width{h.Widths[k], h.steps[k]}
+}
+
 // Vectorize splits the innermost loop of each copy, resize or join of inputs, of what is looked
 // up in one, and of each copy to an output, in a schedule of the segment, into accesses as wide
 // as the pitch h of its loops allows the tensors, where that loop has the elements of a step.
@@ -22,15 +33,15 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 		return nil
 	}
 	f := s.Fusion()
-	inputs, outputs := map[reading]int64{}, map[core.ValID]int64{}
+	inputs, outputs := map[reading]width{}, map[core.ValID]width{}
 	for k := range p.Tensors {
 		t := &p.Tensors[k]
 		switch {
 		case t.isTable || t.IsConstant(h.from, len(p.Order)): // has no copy, or no such loop
 		case t.IsOutput:
-			outputs[f.Outputs()[t.Place].Val] = h.Widths[k]
+			outputs[f.Outputs()[t.Place].Val] = h.width(k)
 		default:
-			inputs[reading{f.Inputs()[t.Place], t.how}] = h.Widths[k]
+			inputs[reading{f.Inputs()[t.Place], t.how}] = h.width(k)
 		}
 	}
 	own := p.own(s)
@@ -57,7 +68,7 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 			w, isCopy = outputs[v]
 		}
 		if isCopy {
-			if err := Widen(s, v, h.Elements, w); err != nil {
+			if err := Widen(s, v, w.step, w.elements); err != nil {
 				return err
 			}
 		}
@@ -68,14 +79,14 @@ func (p *Space) Vectorize(s *schedule.Scheduled, h Pitch) error {
 // resizedWidth returns the width of accesses to all operands of e, a resize, if all are inputs.
 // Of a pad or join it is that of the step where elements follow each other in all of them, as
 // lowering finds out how to move each.
-func (p *Space) resizedWidth(f *core.Fusion, e *core.Expr, inputs map[reading]int64, h Pitch) (int64, bool) {
+func (p *Space) resizedWidth(f *core.Fusion, e *core.Expr, inputs map[reading]width, h Pitch) (int64, bool) {
 	w, follows, how := h.Elements, e.Op != core.SliceOp, howResized(e)
 	for _, v := range f.TensorArgs(e) {
 		own, isInput := inputs[reading{v, how}]
 		if !isInput {
 			return 0, false
 		}
-		w = min(w, own)
+		w = min(w, own.elements)
 		for k := range p.Tensors {
 			if t := &p.Tensors[k]; t.how == how && f.Inputs()[t.Place] == v {
 				follows = follows && p.reach(t, h.from).run%h.Elements == 0

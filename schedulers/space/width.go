@@ -42,13 +42,16 @@ type reach struct {
 }
 
 // reach returns that of t in loops over the places from from on.
-func (p *Space) reach(t *Tensor, from int) reach {
+func (p *Space) reach(t *Tensor, from int) reach { return p.reachOf(t, from, len(t.along)) }
+
+// reachOf is reach of loops over the places before end alone.
+func (p *Space) reachOf(t *Tensor, from, end int) reach {
 	r := reach{run: 1, constant: 1}
 	if t.isOpaque {
 		return r
 	}
 	inside, isWhole := true, true
-	for k := len(t.along) - 1; k >= 0; k-- {
+	for k := end - 1; k >= 0; k-- {
 		inside = inside && k >= from
 		for i := len(t.along[k]) - 1; i >= 0; i-- {
 			x := t.along[k][i]
@@ -136,28 +139,42 @@ type Pitch struct {
 	Cost     float64 // bytes for each element of the space
 	Fixed    float64 // share of the requests that does not depend on the left side of a break
 
-	from int // the break
+	from, end int     // the break, and where the places begin that each step has whole
+	steps     []int64 // by tensor: elements of a step, fewer of what is constant along those places
 }
 
 // PitchOf returns the pitch of loops over the places from from on, what is left of
 // which is in loops around them, for steps of e elements. rows is how many of
 // those share what they have in common.
 func (p *Space) PitchOf(from int, e, rows int64) Pitch {
-	h := Pitch{Elements: e, from: from}
+	return p.pitchOf(from, len(p.Extents), e, rows)
+}
+
+// WholePitch returns the pitch of loops of one dimension in steps of e elements, of which each has the places from end on
+// whole: what is constant along those is read once for them.
+func (p *Space) WholePitch(end int, e int64) Pitch { return p.pitchOf(0, end, e, 1) }
+
+func (p *Space) pitchOf(from, end int, e, rows int64) Pitch {
+	h := Pitch{Elements: e, from: from, end: end}
+	each := p.Size(end, len(p.Extents))
 	total, invariant := 0.0, 0.0
 	var shared sharedCost
 	points := float64(max(p.Size(0, len(p.Extents)), 1))
 	for k := range p.Tensors {
 		t := &p.Tensors[k]
-		r := p.reach(t, from)
+		e, until := e, len(p.Extents)
+		if end < until && t.IsConstant(end, until) {
+			e, until = e/each, end
+		}
+		r := p.reachOf(t, from, until)
 		w, n := p.access(t, r, e)
-		h.Widths = append(h.Widths, w)
+		h.Widths, h.steps = append(h.Widths, w), append(h.steps, e)
 		requests, divisions := float64(n), 0.0
 		isOutside := from > 0 && t.IsConstant(from, len(t.along)) // the step
 		if isOutside {
 			requests = 1
 		}
-		if t.isOpaque || !t.isLinear(0, from, false) || !t.isLinear(from, len(t.along), false) {
+		if t.isOpaque || !t.isLinear(0, from, false) || !t.isLinear(from, until, false) {
 			divisions = requests
 		}
 		if from > 0 && t.IsConstant(0, from) {
@@ -170,7 +187,7 @@ func (p *Space) PitchOf(from int, e, rows int64) Pitch {
 			covered = warpBytes * e * t.Bytes
 		}
 		share := float64(t.Elements()) / points
-		h.Cost += share*float64(t.Bytes)/efficiency(covered, w == e) + (requestBytes*requests+divisionBytes*divisions)/float64(e)
+		h.Cost += share*float64(t.Bytes)/efficiency(covered, w == e) + (requestBytes*requests+divisionBytes*divisions)/float64(h.Elements)
 		if p.isSlicedAs(t, k) {
 			shared.isNeeded = true
 		} else {
