@@ -114,26 +114,26 @@ func (t *Table) floorDivRules(dt dtype.Type, x, d ID) ID {
 	if n, e, ok := t.denest(dt, x, d); ok {
 		return t.divide(FloorDiv, dt, n, e)
 	}
-	if y, _, ok := t.withoutLow(x, d); ok {
+	if y, _, ok := t.withoutLow(dt, x, d); ok {
 		return t.divide(FloorDiv, dt, y, d)
 	}
 	return t.intern(FloorDiv, dt, x, d)
 }
 
-// withoutLow returns x less a constant c > 0 that does not change x / d, and is
-// part of x % d: d > 0 and the rest of x are multiples of a number above c.
-func (t *Table) withoutLow(x, d ID) (ID, int64, bool) {
-	g := t.facts[d].Divisor
+// withoutLow returns x less a part of it, not negative, that does not change x / d, and is
+// part of x % d: d > 0 and the rest of x are multiples of a number above it.
+func (t *Table) withoutLow(dt dtype.Type, x, d ID) (rest, low ID, ok bool) {
+	if t.facts[d].Lo < 1 {
+		return x, None, false
+	}
 	s := t.sumOf(x)
-	if t.facts[d].Lo < 1 || g < 2 || s.constant == 0 {
-		return x, 0, false
+	for _, c := range t.commonConstants(&s, t.facts[d].Divisor) {
+		if _, low := t.cut(dt, &s, c); low.size() > 0 && low.size() < s.size() && within(t.sumFacts(&low), c) {
+			y := t.build(&low)
+			return t.Sub(x, y), y, true
+		}
 	}
-	c := floorMod(s.constant, g)
-	if c == 0 {
-		return x, 0, false
-	}
-	y := t.Sub(x, t.Int(c))
-	return y, c, t.Divides(t.Int(g), y)
+	return x, None, false
 }
 
 // modRules returns x - d*(x / d).
@@ -162,8 +162,8 @@ func (t *Table) modRules(dt dtype.Type, x, d ID) ID {
 		rest := t.build(&c.low)
 		return t.linear(dt, part{t.Mul(c.factor, t.divide(Mod, dt, c.numerator, c.divisor)), 1}, part{rest, 1})
 	}
-	if y, c, ok := t.withoutLow(x, d); ok {
-		return t.linear(dt, part{t.divide(Mod, dt, y, d), 1}, part{t.Int(c), 1})
+	if y, low, ok := t.withoutLow(dt, x, d); ok {
+		return t.linear(dt, part{t.divide(Mod, dt, y, d), 1}, part{low, 1})
 	}
 	return t.intern(Mod, dt, x, d)
 }

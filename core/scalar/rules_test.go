@@ -71,7 +71,7 @@ func TestRules(t *testing.T) {
 			func(w *world) ID { return w.plus(w.Mul(w.a, w.a), w.Int(-1)) }},
 		{"values without a bound cancel too", func(w *world) ID { return w.Sub(w.plus(w.u, w.u), w.u) }, func(w *world) ID { return w.u }},
 
-		// (4*a + c)/d = 4*a/d and (4*a + c)%d = 4*a%d + c if d > 0 is a multiple of 4 and 0 <= c < 4.
+		// (4*a + b)/d = 4*a/d and (4*a + b)%d = 4*a%d + b if d > 0 is a multiple of 4 and 0 <= b < 4.
 		{"low part over a multiple", func(w *world) ID { return w.FloorDiv(w.plus(w.times(w.s, 4), w.Int(3)), w.q) },
 			func(w *world) ID { return w.raw(FloorDiv, w.times(w.s, 4), w.q) }},
 		{"low part modulo a multiple", func(w *world) ID { return w.Mod(w.plus(w.times(w.s, 4), w.Int(7)), w.q) },
@@ -79,7 +79,13 @@ func TestRules(t *testing.T) {
 		{"low part over no multiple", func(w *world) ID { return w.FloorDiv(w.plus(w.times(w.s, 4), w.Int(3)), w.n) },
 			func(w *world) ID { return w.raw(FloorDiv, w.plus(w.times(w.s, 4), w.Int(3)), w.n) }},
 		{"low part beside another", func(w *world) ID { return w.Mod(w.plus(w.times(w.s, 2), w.Int(3)), w.q) },
-			func(w *world) ID { return w.raw(Mod, w.plus(w.times(w.s, 2), w.Int(3)), w.q) }},
+			func(w *world) ID { return w.plus(w.raw(Mod, w.plus(w.times(w.s, 2), w.Int(2)), w.q), w.Int(1)) }},
+		{"low index over a multiple", func(w *world) ID { return w.FloorDiv(w.plus(w.times(w.s, 8), w.low), w.q) },
+			func(w *world) ID { return w.raw(FloorDiv, w.times(w.s, 8), w.q) }},
+		{"low index modulo a multiple", func(w *world) ID { return w.Mod(w.plus(w.times(w.s, 8), w.low), w.q) },
+			func(w *world) ID { return w.plus(w.raw(Mod, w.times(w.s, 8), w.q), w.low) }},
+		{"low index beside another", func(w *world) ID { return w.Mod(w.plus(w.times(w.s, 2), w.low), w.q) },
+			func(w *world) ID { return w.raw(Mod, w.plus(w.times(w.s, 2), w.low), w.q) }},
 
 		// (a*d + b)/d = a + b/d, (a*d + b)%d = b%d.
 		{"multiple over d", func(w *world) ID { return w.div(w.plus(w.times(w.a, 8), w.b), 8) },
