@@ -34,6 +34,11 @@ func (p *Space) Wholes(f *core.Fusion) (places []int) {
 // mostWhole is how many elements a step has at most of the innermost places, all of which it has.
 const mostWhole = 4
 
+// gatheredBytes is what each line costs that the requests of a warp look up so, in bytes for each element. Of
+// 16384 x 2048 pixels of 4 bfloat16, of which 3 are added up, steps of 8, 4 and 2 take 205.2 / 204.4, 110.6 / 109.9 and 87.5 / 81.3, a
+// copy 83.7 / 80.3.
+const gatheredBytes = 1.0
+
 // gathers returns how many elements of t an access of a step of e elements has where they are a few elements of memory apart,
 // and how many vectors are read for the step; 0: they are not, or vectors are not known to begin
 // within a step of the first one.

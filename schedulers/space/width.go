@@ -157,7 +157,7 @@ func (p *Space) WholePitch(end int, e int64) Pitch { return p.pitchOf(0, end, e,
 func (p *Space) pitchOf(from, end int, e, rows int64) Pitch {
 	h := Pitch{Elements: e, from: from, end: end}
 	each := p.Size(end, len(p.Extents))
-	total, invariant := 0.0, 0.0
+	total, invariant, gathered := 0.0, 0.0, 0.0
 	var shared sharedCost
 	points := float64(max(p.Size(0, len(p.Extents)), 1))
 	for k := range p.Tensors {
@@ -169,6 +169,9 @@ func (p *Space) pitchOf(from, end int, e, rows int64) Pitch {
 		r := p.reachOf(t, from, until)
 		w, n := p.access(t, r, e)
 		h.Widths, h.steps = append(h.Widths, w), append(h.steps, e)
+		if w > 1 && r.run == 1 && r.constant == 1 {
+			gathered += float64(n * max(min(warpBytes*e*r.apart*t.Bytes/lineBytes, warpBytes), 1))
+		}
 		requests, divisions := float64(n), 0.0
 		isOutside := from > 0 && t.IsConstant(from, len(t.along)) // the step
 		if isOutside {
@@ -207,6 +210,7 @@ func (p *Space) pitchOf(from, end int, e, rows int64) Pitch {
 	if shared.isNeeded {
 		h.Cost = shared.bytes(float64(e))
 	}
+	h.Cost = max(h.Cost, gatheredBytes*gathered/float64(e))
 	if total > 0 {
 		h.Fixed = invariant / total
 	}
