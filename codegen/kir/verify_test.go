@@ -245,6 +245,20 @@ func TestVerify(t *testing.T) {
 			change(b, first(func(s *Move) { s.Unaligned = true }))
 		}, "an unaligned move is of words from Global with elements of 1 or 2 bytes, without a guard or a hint for caches but evict last"},
 
+		{"a move in steps from shared memory", func(b *sample) {
+			change(b, first(func(s *Move) { s.Src.Step = 2 }))
+		}, "a move in steps of 2 elements is from Global that nothing writes, of elements that are known to be in the first steps of vectors"},
+		{"a move in steps from anywhere", func(b *sample) {
+			at := b.Vector(2, b.x, b.tx)
+			at.Step = 2
+			b.Add(Move{Dst: b.Vector(2, b.r, b.T.Int(0)), Src: at})
+		}, "the address of 2 elements of x may not be past a multiple of 16 bytes by as much as the first one is"},
+		{"steps of what is stored", func(b *sample) {
+			at := b.Vector(2, b.r, b.T.Int(0))
+			at.Step = 2
+			b.Add(Move{Dst: at, Src: b.Vector(2, b.x, b.T.Int(0))})
+		}, "2 elements of r cannot be accessed at once"},
+
 		{"registers by a thread index", func(b *sample) {
 			b.Store(b.Load(b.r, b.T.Mod(b.tx, b.T.Int(4))), b.s)
 		}, "r is in registers and indexed by tx, which is not unrolled"},
