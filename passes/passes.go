@@ -63,6 +63,8 @@ var table = []Pass{
 		[]string{"remove empty"}, ruled(core.Rewrite{Rule: repeatToExpand, Broadcasts: true}, core.CatOp)},
 	{"split and cat", "What is cut and joined again at the same places need not be cut: loops do not follow through resizes well.",
 		[]string{"repeat to expand"}, splitCat},
+	{"what is taken apart", "Parts of what is in memory are views, those of what is computed would need it stored: before casts, which views may pass then.",
+		[]string{"split and cat"}, ruled(core.Rewrite{Rule: takeApart}, core.ReshapeOp)},
 	{"casts past views", "A view of the narrower type is the narrower tensor where a kernel ends: before casts, which then meet.",
 		[]string{"product without sum", "split and cat"}, ruled(core.Rewrite{Rule: castPastView}, core.CastOp)},
 	{"consecutive casts", "A cast to a type that holds all values of the one before it rounds nothing.",

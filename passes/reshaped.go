@@ -76,8 +76,24 @@ func (w *writer) shapedLike(v core.ValID, shape []scalar.ID, u core.ValID) core.
 	return w.append(core.ReshapeOp, core.TensorOf(v), core.ScalarsOf(like...))
 }
 
+// mostStacked is how many elements are stacked at most for what is computed of them to be computed as they are: a step has all of them
+// then.
+const mostStacked = 4
+
+// isStack reports whether e chooses among tensors of which each has one element for all along the last dimension, of which there are few.
+func isStack(f *core.Fusion, e *core.Expr) bool {
+	last := f.Rank(e.Out[0]) - 1
+	if e.Op != core.WhereOp || last < 0 {
+		return false
+	}
+	n, isConst := f.Scalars().ConstInt(f.Shape(e.Out[0])[last])
+	isOne := func(v core.ValID) bool { return isNew(f, f.Axes(v)[last]) }
+	args := f.TensorArgs(e)
+	return isConst && n > 1 && n <= mostStacked && len(args) == 3 && !isOne(args[0]) && isOne(args[1]) && isOne(args[2])
+}
+
 // reshapesOfNormalised returns the tensors that are reshapes of what combines results of
-// reductions with the elements that were reduced, and what is computed of those.
+// reductions with the elements that were reduced, or of what is stacked, and what is computed of those.
 func reshapesOfNormalised(f *core.Fusion) map[core.ValID]bool {
 	isReduced, isNormalised, isReshaped := map[core.ValID]bool{}, map[core.ValID]bool{}, map[core.ValID]bool{}
 	for _, id := range f.Order() {
@@ -94,6 +110,8 @@ func reshapesOfNormalised(f *core.Fusion) map[core.ValID]bool {
 		switch {
 		case e.Op.Class == core.Reduction:
 			mark(isReduced)
+		case isStack(f, e):
+			isNormalised[v] = true
 		case e.Op == core.ReshapeOp && isNormalised[args[0]]:
 			isReshaped[v] = true
 		case e.Op.Class == core.View:
