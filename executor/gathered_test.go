@@ -35,6 +35,7 @@ func randomParts(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
 	}
 	dense := func(*fusionfuzz.Input) {}
 	var elements []int
+	whole := -1 // an input of parts, if it is cast
 	if r.IntN(2) == 0 {
 		x := input(name, []int64{rows, columns * parts}, "yes, yes", dense)
 		row := ""
@@ -42,7 +43,14 @@ func randomParts(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
 			row = fmt.Sprint(input("bf16", []int64{columns}, "yes", dense))
 		}
 		fmt.Fprintf(b, "$0 = i.floordiv %%%d.1, %d : index\n", x, parts)
-		y := say("reshape %%%d new_shape=[%%%d.0, $0, %d]", x, x, parts)
+		of := x
+		if isComputed := r.IntN(2) == 0; isComputed {
+			of = say("cast %%%d dtype=f32", x)
+			if whole = of; r.IntN(2) == 0 {
+				of = say("mul %%%d, %%%d", of, say("broadcast %%%d is_broadcast_dim=[true, false]", say("cast %%%d dtype=f32", input("bf16", []int64{columns * parts}, "yes", dense))))
+			}
+		}
+		y := say("reshape %%%d new_shape=[%%%d.0, $0, %d]", of, x, parts)
 		for k := range 1 + r.Int64N(parts) {
 			elements = append(elements, say("cast %%%d dtype=f32", say("select %%%d index=%d dim=2", y, k)))
 		}
@@ -72,11 +80,17 @@ func randomParts(t testing.TB, r *rand.Rand) *fusionfuzz.Case {
 	}
 	out := combine()
 	if stacked := r.IntN(4); stacked > 0 {
+		if whole >= 0 {
+			stacked = int(parts) - 1
+		}
 		var list []string
 		for range 1 + stacked {
 			list = append(list, fmt.Sprintf("%%%d", say("broadcast %%%d is_broadcast_dim=[false, false, true]", combine())))
 		}
 		out = say("cat [%s] dim=2 manual_padding=false", strings.Join(list, ", "))
+		if whole >= 0 {
+			out = say("add %%%d, %%%d", whole, say("reshape %%%d new_shape=[%%%d.0, %%%d.1]", out, whole, whole))
+		}
 	}
 	fmt.Fprintf(b, "output %%%d\n", say("cast %%%d dtype=%s", out, []string{"bf16", "f32", "f16"}[r.IntN(3)]))
 	f, err := core.Parse(b.String())

@@ -337,7 +337,7 @@ func (e *entry) scheduled(in *inputs) (all []*schedule.Scheduled, choices []stri
 
 // lower makes the kernel of s. Both are verified, the kernel after every pass
 // that leaves it complete. The host promises what it could check: that sizes and
-// strides which are not 0 stay so, and which powers of two divide them.
+// strides which are not 0 stay so, which powers of two divide them, and which strides are of a few elements.
 func (x *subject) lower(s *schedule.Scheduled) error {
 	if err := s.Verify(); err != nil {
 		return err
@@ -357,6 +357,9 @@ func (x *subject) lower(s *schedule.Scheduled) error {
 			n, ok := given(h)
 			if !ok || n <= 0 {
 				return scalar.Unknown()
+			}
+			if h.Stride >= 0 && n > 1 && n <= kir.MaxStep {
+				return scalar.Range(n, n)
 			}
 			return scalar.Facts{Lo: 1, Hi: 1 << 62, Divisor: 1 << min(bits.TrailingZeros64(uint64(n)), 4)}
 		}

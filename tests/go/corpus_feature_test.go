@@ -42,6 +42,7 @@ var featureNames = map[string]string{
 	"hoist":       "an index expression has a name",
 	"approximate": "operations are approximated",
 	"unaligned":   "vectors are read from addresses that may be any",
+	"gathered":    "vectors are read that have more than what is copied of them",
 	"inplace":     "an output is written to the memory of an input",
 	"streaming":   "something is moved that is read or written once",
 	"evict_first": "something is moved that the second cache gives up first",
@@ -85,6 +86,7 @@ func features(x *subject) map[string]bool {
 			has[fmt.Sprintf("vector%d", s.Dst.Width)] = true
 			has["zeros"] = has["zeros"] || s.Guarded
 			has["unaligned"] = has["unaligned"] || s.Unaligned
+			has["gathered"] = has["gathered"] || s.Src.Step > 1
 			has["streaming"] = has["streaming"] || s.Cache == kir.CacheStreaming
 			has["evict_first"] = has["evict_first"] || s.Cache == kir.CacheEvictFirst
 			has["evict_last"] = has["evict_last"] || s.Cache == kir.CacheEvictLast
