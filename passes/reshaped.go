@@ -11,7 +11,8 @@ import (
 // computed in the shape that it was normalised in, and reshaped then: a group norm by
 // reshapes has its weights in the shape of the rows. No loops serve rows that are reduced
 // and a shape in which they are joined with others, so the normalised elements would be
-// stored for another kernel. The last reshape needs none, as the output lies as its operand.
+// stored for another kernel. The last reshape needs none, as the output lies as its operand. What is computed of a stack of
+// a few elements is computed in its shape as well: steps have all that are stacked, each read in vectors with its neighbours.
 func arithmeticBeforeReshapes(f *core.Fusion) (*core.Fusion, int, error) {
 	isReshaped := reshapesOfNormalised(f)
 	if len(isReshaped) == 0 {

@@ -9,7 +9,8 @@
 // tensors have the same elements for all rows, or one for each row, loops of two
 // dimensions keep those in registers for several rows. Where tensors with the same
 // elements for all rows are large, blocks go through all rows with what they have of them
-// (through.go). All other tensors follow, and are computed where they are used.
+// (through.go). Where inputs are constant along short innermost axes, as where
+// pairs are stacked, each step has those whole. All other tensors follow, and are computed where they are used.
 //
 // What has nothing in common, such as functions of three parts of a tensor, has loops of its
 // own each, in blocks of its own, which follow each other: three parts of a tensor of 8192 x 6144 bfloat16 that
@@ -76,7 +77,7 @@ func (p Params) String() string {
 		}
 	}
 	if p.Whole > 0 {
-		threads += fmt.Sprintf(", whole axes from the end: %d", p.Whole)
+		threads += fmt.Sprintf(", innermost axes whole: %d", p.Whole)
 	}
 	text := fmt.Sprintf("pointwise: %s, %v each", threads, Steps{p.Unroll, p.Vector})
 	for _, x := range p.Others {
