@@ -109,7 +109,9 @@ func (l *lowering) sideBySide(sides []side, start index) (err error) {
 	x := l.dimension(schedule.BIDx)
 	all, own := *x, sides[0].block
 	first := func() {
-		own.symbol = l.b.Let(l.name("block"), l.b.Index(dtype.Int, l.t.Sub(all.symbol, start)), below(l.t.Facts(own.extent)))
+		if own.symbol = l.t.Int(0); own.extent != l.t.Int(1) {
+			own.symbol = l.b.Let(l.name("block"), l.b.Index(dtype.Int, l.t.Sub(all.symbol, start)), below(l.t.Facts(own.extent)))
+		}
 		*x = own
 		err = l.block(sides[0].body, nil)
 		*x = all

@@ -41,13 +41,13 @@ func Coverings(g *scheduler.Segment, by string) ([]*Space, error) {
 			return nil, err
 		}
 		p.among = in
-		for _, v := range left {
-			if !slices.Contains(others, v) {
-				p.outputs = append(p.outputs, v)
+		for k, o := range f.Outputs() {
+			if slices.Contains(left, o.Val) && !slices.Contains(others, o.Val) {
+				p.places = append(p.places, k)
 			}
 		}
 		p.Tensors = slices.DeleteFunc(p.Tensors, func(t Tensor) bool {
-			return !in[t.Val] || t.IsResized() && !in[t.resized] || t.IsOutput && !slices.Contains(p.outputs, t.Val)
+			return !in[t.Val] || t.IsResized() && !in[t.resized] || t.IsOutput && !slices.Contains(p.places, t.Place)
 		})
 		all, left = append(all, p), others
 	}
@@ -60,9 +60,10 @@ func Coverings(g *scheduler.Segment, by string) ([]*Space, error) {
 // checkInPlace refuses spaces of which one has a tensor that another one writes to.
 func checkInPlace(f *core.Fusion, all []*Space, by string) error {
 	for _, p := range all {
-		for _, o := range f.Outputs() {
+		for _, k := range p.places {
+			o := f.Outputs()[k]
 			isRead := func(q *Space) bool { return q != p && q.among[o.Alias] }
-			if o.Alias != core.NoVal && slices.Contains(p.outputs, o.Val) && slices.ContainsFunc(all, isRead) {
+			if o.Alias != core.NoVal && slices.ContainsFunc(all, isRead) {
 				return scheduler.Refused(f, by, "in place", o.Alias,
 					"%s is written to, and something that has nothing in common with what is written reads it", f.Name(o.Alias))
 			}
@@ -120,8 +121,8 @@ func (p *Space) own(s *schedule.Scheduled) []core.ValID {
 		return all
 	}
 	in := map[core.ValID]bool{}
-	for _, v := range p.outputs {
-		for u := range cone(s.Fusion(), v) {
+	for _, k := range p.places {
+		for u := range cone(s.Fusion(), s.Fusion().Outputs()[k].Val) { // which may be a copy of what was one
 			in[u] = true
 		}
 	}

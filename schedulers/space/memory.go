@@ -66,7 +66,7 @@ func (p *Space) RunsAlong(t *Tensor, from, end int) bool {
 // Arranged returns p with its places in another order, of which from tells what it has at
 // each place, and of the tensors those alone that has says.
 func (p *Space) Arranged(from []int, has func(*Tensor) bool) *Space {
-	q := &Space{Reference: p.Reference, Extents: p.Extents, Unaligned: p.Unaligned, among: p.among, outputs: p.outputs, piece: p.piece}
+	q := &Space{Reference: p.Reference, Extents: p.Extents, Unaligned: p.Unaligned, among: p.among, places: p.places, piece: p.piece}
 	for _, k := range from {
 		q.Order = append(q.Order, p.Order[k])
 	}

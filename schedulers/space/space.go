@@ -39,9 +39,9 @@ type Space struct {
 
 	Unaligned bool // accesses to inputs may be wider than their addresses allow: lowering reads words and shifts
 
-	among   map[core.ValID]bool // the tensors of the segment that it is the space of; nil: all
-	outputs []core.ValID        // among these
-	piece   int64               // elements that no access goes beyond a multiple of; 0: any may
+	among  map[core.ValID]bool // the tensors of the segment that it is the space of; nil: all
+	places []int               // of outputs among these
+	piece  int64               // elements that no access goes beyond a multiple of; 0: any may
 }
 
 // A Tensor is an input or output in memory of the device. An input that is sliced, padded or
