@@ -295,8 +295,8 @@ func (w *window) moved(l *lowering, row, at index) index {
 	if w.word == 0 {
 		return l.t.Int(0)
 	}
-	k := l.t.FloorDiv(l.t.Mod(at, l.t.Int(w.width)), l.t.Int(w.word))
-	return l.t.Mul(l.t.Int(w.word), l.t.Sub(l.t.Xor(k, l.t.Mod(row, l.t.Int(w.width/w.word))), k))
+	at = l.t.Mod(at, l.t.Int(w.width))
+	return l.t.Sub(l.t.Xor(at, l.t.Mul(l.t.Mod(row, l.t.Int(w.width/w.word)), l.t.Int(w.word))), at)
 }
 
 // stores emits the store of a vector of w in registers, from, at p.
