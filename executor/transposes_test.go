@@ -188,6 +188,7 @@ func TestDeviceLargeTransposes(t *testing.T) {
 		"%%5 = add %%3, %%4\n%%6 = cast %%5 dtype=%[1]s\noutput %%6\n"
 	const reversed = "%%0 = tensor %s [-1, -1, -1] contiguity=[yes, yes, yes]\n%%1 = permute %%0 dims=[2, 1, 0]\n%%2 = set %%1\noutput %%2\n"
 	const images = "%%0 = tensor %s [-1, -1, -1, -1] contiguity=[yes, yes, yes, yes]\n%%1 = permute %%0 dims=[0, 2, 3, 1]\n%%2 = set %%1\noutput %%2\n"
+	const batched = "%%0 = tensor %s [-1, -1, -1] contiguity=[yes, yes, yes]\n%%1 = permute %%0 dims=[0, 2, 1]\n%%2 = set %%1\noutput %%2\n"
 	odd := [][]int64{{497, 507}, {481, 505}, {496, 385}}
 	for _, x := range []struct {
 		kind, text, choice string
@@ -202,11 +203,18 @@ func TestDeviceLargeTransposes(t *testing.T) {
 		{"bf16", alone, "tiles of 128 by 128, 256 threads", [][]int64{{488, 512}, {504, 384}}}, // rows written from within sectors
 		{"f32", alone, "tiles of 64 by 128, 256 threads", [][]int64{{492, 504}, {500, 388}}},
 		{"bf16", alone, "swizzled, given up last, rows aligned by 16", [][]int64{{497, 513}, {387, 499}}},
-		{"bool", alone, "swizzled, given up last, rows aligned by 16", [][]int64{{499, 499}}},
+		{"bool", alone, "tiles of 128 by 128, 256 threads, steps of 16 elements, cells of 1 by 1, windows, 8 lanes, swizzled, given up last, rows aligned by 32", [][]int64{{481, 505}}},
 		{"f32", alone, "swizzled, given up last, rows aligned by 8", [][]int64{{497, 507}}},
 		{"bf16", reversed, "rows aligned by 16", [][]int64{{131, 3, 131}, {141, 2, 130}}},
 		{"f32", reversed, "rows aligned by 8", [][]int64{{131, 3, 131}}},
 		{"bf16", images, "swizzled, given up last, rows aligned by 16", [][]int64{{2, 129, 15, 15}}},
+		{"bf16", images, "tiles of 144 by 64, 192 threads", [][]int64{{5, 129, 21, 21}}},
+		{"bf16", batched, "tiles of 64 by 160, 256 threads", [][]int64{{11, 173, 157}}},
+		{"bf16", batched, "tiles of 96 by 96, 192 threads", [][]int64{{16, 177, 80}}},
+		{"bf16", batched, "tiles of 64 by 128, 256 threads", [][]int64{{20, 64, 250}}},
+		{"bf16", batched, "tiles of 128 by 64, 256 threads", [][]int64{{20, 241, 64}}},
+		{"bool", batched, "tiles of 64 by 128, 256 threads", [][]int64{{20, 64, 251}}},
+		{"bool", batched, "tiles of 128 by 64, 256 threads", [][]int64{{20, 223, 64}}},
 	} {
 		for _, sizes := range x.shapes {
 			f, err := core.Parse(fmt.Sprintf(x.text, x.kind))

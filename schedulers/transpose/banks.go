@@ -7,15 +7,29 @@ const (
 	warp      = 32
 )
 
-// swizzles reports whether threads read windows of w in fewer cycles of banks where words are swizzled.
+// swizzles reports whether threads read windows of w in fewer cycles of banks where words are swizzled, of bytes in half of them, as
+// they take more registers then.
 //
 // A window lies in vectors that are aligned in memory, and threads store vectors that are aligned there: where the pitches
 // of rows on both sides, in elements, come to 1 modulo the width of a vector when they are multiplied, elements that threads
 // next to each other read lie in the same word of such vectors, so in one bank of four. Of an H200 64 x 129 x 113 x 113
 // from NCHW to NHWC took 193.9 / 191.2 us (second cache dirty / clean) and takes 154.2 / 152.4 (a copy 106.7 / 102.4), 512 x 257 x 513
-// by 021 110.5 / 107.9 and 94.1 / 91.3 (71.6 / 68.0), 16387 x 2051 46.2 / 43.7 and 43.0 / 38.9 (40.2 / 36.7).
+// by 021 110.5 / 107.9 and 94.1 / 91.3 (71.6 / 68.0), 16387 x 2051 46.2 / 43.7 and 43.0 / 38.9 (40.2 / 36.7). Of
+// bytes 16385 x 4097 68.2 / 65.9 and 49.2 / 46.1 (37.6 / 34.4), but 8197 x 8195, of an eighth fewer cycles, 47.0 / 43.7 and 51.1 / 48.2.
 func (p *planner) swizzles(w *Params) bool {
-	return p.size <= bankBytes && p.cycles(w, true) < p.cycles(w, false)
+	if p.size > bankBytes {
+		return false
+	}
+	plain, swizzled := p.cycles(w, false), p.cycles(w, true)
+	return swizzled < plain && (p.size > 1 || 2*swizzled <= plain)
+}
+
+// swizzle has words of w swizzled if that is of use. Bytes have blocks with more registers then: 512 matrices of 1023 x 64 took 86.9 us by
+// five blocks of a processor, which spill, and 31.9 by three.
+func (p *planner) swizzle(w *Params) {
+	if w.Swizzle = p.swizzles(w); w.Swizzle && p.size == 1 {
+		w.Resident = largeBlocks
+	}
 }
 
 // cycles returns how many cycles of banks a warp takes for the elements of a step of w, of the widest far tensor.

@@ -16,7 +16,8 @@
 //   - Where rows of a matrix begin anywhere in memory, or within sectors, the tile of a far input is a window of
 //     it ([schedule.Scheduled.HoldWindow]), and steps along near rows begin where memory is
 //     aligned ([schedule.Scheduled.AlignRows]): no block writes a part of a sector. So it is for
-//     several matrices, and for images, whose pixels are one run.
+//     several matrices, and for images, whose pixels are one run. Words of a window are swizzled where threads
+//     would read few banks of it, and its lengths are those that both runs fill best.
 //   - Tensors that have not an element for each point, or that lie along a third
 //     dimension, are read and written in the loops of the near group, element by element.
 //   - An input that is padded or joined where it is read is exchanged as that: the tile has what is read, zeros too.
