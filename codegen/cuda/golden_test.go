@@ -140,7 +140,9 @@ var features = []feature{
 		outputs:   map[int][]scalar.Value{1: counted(dtype.Double, 64, func(i int) float64 { return 2 * sample(i/32*32+(i+24)%32) })}},
 	{name: "choices", note: "Vectors of one of three tensors: one load from an address that is chosen; two loads where memory is of two kinds.", kernel: choices,
 		arguments: func() []any {
-			of := func(k int) any { return memoryOf(counted(dtype.Float, 128, func(i int) float64 { return sample(i + k) })) }
+			of := func(k int) any {
+				return memoryOf(counted(dtype.Float, 128, func(i int) float64 { return sample(i + k) }))
+			}
 			return []any{of(0), of(1), of(2), room(dtype.Float, 256)}
 		},
 		outputs: map[int][]scalar.Value{3: counted(dtype.Float, 256, func(i int) float64 {

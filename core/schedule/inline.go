@@ -15,7 +15,9 @@ func (s *Scheduled) InlineMost(tensors []core.ValID, uninlinable []core.AxisID) 
 
 // InlineWithin is [Scheduled.InlineMost] for tensors, into loops that are written out too: of each of their iterations an element
 // is computed and used before the next one is.
-func (s *Scheduled) InlineWithin(tensors []core.ValID) error { return s.inlineMost(tensors, nil, false) }
+func (s *Scheduled) InlineWithin(tensors []core.ValID) error {
+	return s.inlineMost(tensors, nil, false)
+}
 
 func (s *Scheduled) inlineMost(tensors []core.ValID, uninlinable []core.AxisID, bestEffort bool) error {
 	order := s.consumersFirst(tensors)
