@@ -240,6 +240,11 @@ func (s *sinking) sliceOf(e *core.Expr, start, end []scalar.ID) core.ValID {
 	if !keepsPlaces(e) {
 		return core.NoVal
 	}
+	for d := range start {
+		if s.isOne(e.Out[0], d) && (!isZero(f, start[d]) || end[d] != f.Shape(e.Out[0])[d]) {
+			return core.NoVal // of the one element nothing is left, and operands that have one keep it
+		}
+	}
 	return s.part(e, func(u core.ValID, axis []int) core.ValID {
 		from, to := make([]scalar.ID, len(axis)), f.Shape(u)
 		for d, k := range axis {

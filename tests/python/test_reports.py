@@ -315,6 +315,25 @@ def test_slice_of_a_computed_value(n: int, dtype: torch.dtype) -> None:
     agree(program, lambda x: ((-x)[:5], F.pad(-x, (1, 2)), torch.cat([-x, x.abs()])), randn(n, dtype=dtype))
 
 
+@pytest.mark.report("D13")
+@pytest.mark.parametrize("options", [[], ["simulate"]])
+def test_nothing_of_one_computed_column(options: list) -> None:
+    def sliced(fd, x, y):
+        nothing = fd.ops.slice(fd.ops.exp(x), [0, 0], [3, 0])
+        e, wide = fd.ops.exp(x), fd.ops.sin(y)
+        joined = fd.ops.slice(fd.ops.cat([e, y, e, wide, e, e], 0), [0, 0], [5, 0])
+        return joined, wide, fd.ops.sum(nothing, [1]), fd.ops.pad(nothing, [1, 0], 7.0)
+
+    with FusionDefinition() as fd:
+        x, y = fd.define_tensor(shape=[-1, 1]), fd.define_tensor(shape=[-1, -1])
+        for out in sliced(fd, x, y):
+            fd.add_output(out)
+    x, y = torch.zeros(3, 1), torch.ones(2, 1)
+    wanted = torch.zeros(5, 0), y.sin(), torch.zeros(3), torch.full((3, 1), 7.0)
+    for got, want in zip(fd.execute([x, y], _enable_options=options), wanted, strict=True):
+        torch.testing.assert_close(got, want)
+
+
 @pytest.mark.report("D14")
 def test_slices_of_full_in_two_types() -> None:
     def program(fd):
