@@ -247,7 +247,7 @@ func TestReadingsInVectors(t *testing.T) {
 		number int
 	}{
 		{0, [][]int64{{2, 8, 64}, {64}}, "moveReadOnly<16>(", 3},
-		{1, [][]int64{{4, 64}, {4, 128}}, "moveReadOnly<4>(", 5},
+		{1, [][]int64{{4, 64}, {4, 128}}, "moveReadOnly<4>(", 4},
 		{2, [][]int64{{2, 8, 64}, {4, 64}}, "moveReadOnly<16>(", 8},
 		{6, [][]int64{{2, 64, 8, 8}}, "move<16>(&p.", 1},
 	} {

@@ -28,7 +28,7 @@ output %2
 %2 = cat [%0, %1] dim=1
 %3 = relu %2
 output %3
-`, [][]int64{{40, 64}, {40, 16}}, "moveEvictLast<16>(", 2},
+`, [][]int64{{40, 64}, {40, 16}}, "moveEvictLast<16>(", 1},
 		{"padded", `%0 = tensor f32 [-1, -1] contiguity=[yes, yes]
 %1 = pad %0 pad_widths=[2, 2, 0, 0] value=1:f64
 output %1

@@ -52,8 +52,13 @@ func (s *sinking) joinedLeaves(n int, widen func(k int)) [][]leaf {
 			continue
 		}
 		var of []core.ValID
+		isAgain := false // the gradients of both halves of a gated unit are of one tensor, which pads read in vectors and a join of it with itself does not
 		for _, leaves := range parts {
+			isAgain = isAgain || slices.Contains(of, leaves[i].v)
 			of = append(of, leaves[i].v)
+		}
+		if isAgain {
+			continue
 		}
 		u := s.append(core.CatOp, core.TensorsOf(of...), core.IntOf(int64(d)), core.BoolOf(false))
 		for k := range joined {
