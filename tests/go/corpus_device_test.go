@@ -56,6 +56,7 @@ func kernelsOf(list []*uniqueKernel) []*kir.Kernel {
 type launch struct {
 	*hostshim.Launch
 	undefined []bool // by buffer: whether it holds nothing yet
+	gathered  []bool // by buffer: whether what is between its elements is read with them
 	zeroed    []zeroed
 	check     func() string // looks at the outputs, and at what is zeroed, afterwards
 }
@@ -105,7 +106,9 @@ func (x *subject) launch(name string) (*launch, error) {
 		if a.Memory != nil {
 			given.Memory = a.Memory.Data
 			made.undefined = append(made.undefined, a.Memory.Undefined)
-			if b := x.Kernel.Arguments[i].Buffer; x.Kernel.Buffers[b].Zeroed {
+			b := x.Kernel.Arguments[i].Buffer
+			made.gathered = append(made.gathered, isGathered(x.Kernel, b))
+			if x.Kernel.Buffers[b].Zeroed {
 				made.zeroed = append(made.zeroed, zeroed{given.Memory, x.Kernel.IsSemaphore(b)})
 			}
 		}
@@ -113,6 +116,14 @@ func (x *subject) launch(name string) (*launch, error) {
 	}
 	made.Launch, err = hostshim.NewLaunch(x.Kernel, name, arguments...)
 	return made, err
+}
+
+func isGathered(k *kir.Kernel, id kir.BufferID) (is bool) {
+	k.Body.Walk(func(s kir.Statement) {
+		m, isMove := s.(kir.Move)
+		is = is || isMove && m.Src.Buffer == id && m.Src.Step > 1
+	})
+	return is
 }
 
 // run launches subjects by p, and says what is wrong with each that does not
@@ -304,7 +315,7 @@ func (c *corpus) runOnGPU(t *testing.T) {
 		l, err := x.launch(c.of[x].name)
 		require.NoError(t, err)
 		l.begin(i%2 > 0)
-		err = g.run(functions[c.of[x]], l.Launch, l.undefined)
+		err = g.run(functions[c.of[x]], l.Launch, l.undefined, l.gathered)
 		if lost(err) {
 			t.Fatalf("%v: %v; subjects from number %d on were not run\n%v", x, err, i, x.Kernel)
 		}

@@ -61,7 +61,7 @@ func (g *gpu) execute(e *executor.Executor, inputs []fusionfuzz.Input) ([]*core.
 		return nil, err
 	}
 	for _, w := range r.plan.Device.Workspaces {
-		m, err := r.g.copyIn(make([]byte, w.Bytes), !w.Zeroed)
+		m, err := r.g.copyIn(make([]byte, w.Bytes), !w.Zeroed, 1)
 		if err != nil {
 			return nil, err
 		}
@@ -84,8 +84,8 @@ func (g *gpu) execute(e *executor.Executor, inputs []fusionfuzz.Input) ([]*core.
 	return r.results(outputs)
 }
 
-func (r *deviceRun) copyIn(host []byte, undefined bool) (*deviceMemory, error) {
-	m, err := r.g.copyIn(host, undefined)
+func (r *deviceRun) copyIn(host []byte, undefined bool, multiple int) (*deviceMemory, error) {
+	m, err := r.g.copyIn(host, undefined, multiple)
 	if err == nil {
 		r.copies = append(r.copies, m)
 	}
@@ -99,7 +99,11 @@ func (r *deviceRun) input(in *fusionfuzz.Input) (executor.Input, error) {
 		return executor.Input{Scalar: in.Scalar}, nil
 	}
 	m := in.Memory()
-	c, err := r.copyIn(m.Bytes(), false)
+	multiple := 1
+	if n := len(in.Strides); n > 0 && in.Strides[n-1] > 1 {
+		multiple = vectorBytes
+	}
+	c, err := r.copyIn(m.Bytes(), false, multiple)
 	if err != nil {
 		return executor.Input{}, err
 	}
@@ -125,7 +129,7 @@ func (r *deviceRun) outputs(inputs int) ([]*fusionfuzz.Memory, error) {
 			continue
 		}
 		all[k] = fusionfuzz.NewMemory(o.DType, o.Sizes, o.Strides, 0)
-		c, err := r.copyIn(all[k].Bytes(), true)
+		c, err := r.copyIn(all[k].Bytes(), true, 1)
 		if err != nil {
 			return nil, err
 		}

@@ -87,12 +87,16 @@ type deviceMemory struct {
 	host  []byte
 }
 
+// vectorBytes are those of the vectors in which what is a few elements apart is read ([kir.Gathered]). No memory of a
+// device ends within one, but memcheck knows sizes exactly.
+const vectorBytes = 16
+
 // copyIn allocates memory for a copy of host, or for something else where that is
-// undefined.
-func (g *gpu) copyIn(host []byte, undefined bool) (*deviceMemory, error) {
+// undefined, of a multiple of so many bytes.
+func (g *gpu) copyIn(host []byte, undefined bool, multiple int) (*deviceMemory, error) {
 	m := &deviceMemory{g: g, host: host}
 	var err error
-	if m.block, err = cu.MemAlloc(int64(max(len(host)+2*g.margin, 1))); err != nil {
+	if m.block, err = cu.MemAlloc(int64(max((len(host)+multiple-1)/multiple*multiple+2*g.margin, 1))); err != nil {
 		return nil, fmt.Errorf("cuMemAlloc of %d bytes: %w", len(host), err)
 	}
 	content := host
@@ -133,8 +137,8 @@ func (m *deviceMemory) copyOut() error {
 }
 
 // run launches a kernel that was loaded as f, waits, and updates the buffers of
-// l. undefined says which of them hold nothing yet.
-func (g *gpu) run(f cudadrv.Function, l *hostshim.Launch, undefined []bool) error {
+// l. undefined says which of them hold nothing yet, gathered which are read with what is between their elements.
+func (g *gpu) run(f cudadrv.Function, l *hostshim.Launch, undefined, gathered []bool) error {
 	if slices.Contains(l.Grid[:], 0) {
 		return nil
 	}
@@ -151,7 +155,11 @@ func (g *gpu) run(f cudadrv.Function, l *hostshim.Launch, undefined []bool) erro
 			memories = append(memories, nil)
 			continue
 		}
-		m, err := g.copyIn(b.Bytes, undefined[i])
+		multiple := 1
+		if gathered[i] {
+			multiple = vectorBytes
+		}
+		m, err := g.copyIn(b.Bytes, undefined[i], multiple)
 		if err != nil {
 			return err
 		}
@@ -203,6 +211,6 @@ extern "C" __global__ void planted(__grid_constant__ const P p) {
 	require.NoError(t, err)
 	l := &hostshim.Launch{Kernel: "planted", Grid: [3]int64{1, 1, 1}, Block: [3]int64{threads, 1, 1}, Parameters: make([]byte, 16),
 		Buffers: []hostshim.Buffer{{Parameter: 0, Bytes: make([]byte, 4*threads)}, {Parameter: 8, Bytes: make([]byte, 4*threads)}}}
-	err = g.run(f, l, []bool{true, true})
+	err = g.run(f, l, []bool{true, true}, []bool{false, false})
 	t.Log(err) // which memcheck makes of it
 }
