@@ -87,11 +87,20 @@ func (p planner) choose() []Params {
 	return all
 }
 
-// beside returns the parameters for tensors that have nothing in common, in loops of one dimension.
-func beside(each []planner) Params {
+// beside returns the parameters for tensors that have nothing in common, in loops of one dimension, the best first.
+func beside(each []planner) []Params {
+	best := flatBeside(each, func(p planner) space.Pitch { return p.spread(p.Cheapest(0, 1)) })
+	if single := flatBeside(each, func(planner) space.Pitch { return space.Pitch{Elements: 1} }); single != best {
+		return []Params{best, single} // which needs nothing to be known of sizes
+	}
+	return []Params{best}
+}
+
+// flatBeside returns the parameters of loops of one dimension for each, with the pitch that of returns.
+func flatBeside(each []planner, of func(planner) space.Pitch) Params {
 	var q Params
 	for k, p := range each {
-		x := p.flat(p.spread(p.Cheapest(0, 1)))
+		x := p.flat(of(p))
 		if k == 0 {
 			q = x
 			continue

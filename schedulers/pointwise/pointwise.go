@@ -209,7 +209,7 @@ func (a *analysis) choose(device scheduler.Device) ([]Params, error) {
 			each = append(each, planner{p, work / float64(points), points, device, a.Segment.Cache, a.wholes()})
 		}
 		if all = each[0].choose(); len(each) > 1 {
-			all = []Params{beside(each)}
+			all = beside(each)
 		}
 	}
 	return a.First(all, a.simplest())

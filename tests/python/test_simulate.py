@@ -214,3 +214,43 @@ def test_columns_with_a_residual_in_gaps_have_a_kernel(offset: int):
         mean = fd.ops.mul(fd.ops.sum(t, [0], True), 1 / 20000)
         fd.add_output(fd.ops.cast(fd.ops.sub(t, mean), DataType.BFloat16))
     assert "__global__" in fd.cuda_code_for([x, residual])
+
+
+def test_joins_beside_others_in_single_elements() -> None:
+    """Several outputs that have nothing in common, of which one joins what no vector has: all in single elements."""
+    n, options = 256, ["simulate"]
+    with FusionDefinition() as fd:
+        o, gaps, dense = fd.ops, [False] * 3, [True] * 3
+
+        def tensor(contiguity, shape=(-1, -1, -1), dtype=DataType.Float):
+            return fd.define_tensor(shape=list(shape), contiguity=contiguity, dtype=dtype)
+
+        a, whole, b, longer, c = (
+            tensor(gaps),
+            tensor(dense, dtype=DataType.Int),
+            tensor(gaps),
+            tensor(gaps),
+            tensor(gaps),
+        )
+        turned, rows, last = tensor(dense), tensor(gaps, (n, 4, 5)), tensor(gaps)
+        part, turned = o.slice(longer, [1, 0, 0], [n + 1, 4, 5]), o.permute(turned, [1, 2, 0])
+        parts = [o.cast(o.lt(a, a), DataType.Float), o.cast(whole, DataType.Float), b, part]
+        parts += [o.where(o.lt(a, part), a, part), o.where(o.lt(part, c), part, c)]
+        parts += [o.cast(o.lt(a, turned), DataType.Float), o.where(o.lt(turned, rows), turned, rows)]
+        fd.add_output(o.cat([last, o.cat(parts, 1)], 2))
+    a, whole, b = torch.randn(n, 4, 1).expand(n, 4, 5), torch.randint(9, (n, 4, 5)), torch.randn(n, 5, 8)[:, :4, :5]
+    longer, c = torch.randn(1, 4, 5).expand(n + 1, 4, 5), torch.randn(n, 4, 10)[..., ::2]
+    turned, rows, last = torch.randn(5, n, 4), torch.randn(n, 1, 5).expand(n, 4, 5), torch.randn(n, 33, 2)[:, :-1]
+    part, t = longer[1:], turned.permute(1, 2, 0)
+    parts = [
+        torch.zeros(n, 4, 5),
+        whole.float(),
+        b,
+        part,
+        torch.minimum(a, part),
+        torch.minimum(part, c),
+        (a < t).float(),
+    ]
+    wanted = torch.cat([last, torch.cat([*parts, torch.minimum(t, rows)], 1)], 2)
+    (got,) = fd.execute([a, whole, b, longer, c, turned, rows, last], _enable_options=options)
+    assert torch.equal(got, wanted)
