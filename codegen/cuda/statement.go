@@ -568,7 +568,7 @@ func (p *printer) side(b kir.Block) (m kir.Move, address text, ok bool) {
 	case *kir.If:
 		return p.oneOf(s)
 	case kir.Move:
-		isLoad := p.k.Buffers[s.Src.Buffer].Space == kir.Global && !s.Guarded && !s.Unaligned
+		isLoad := p.k.Buffers[s.Src.Buffer].Space == kir.Global && !s.Guarded && !s.Unaligned && s.Src.Step <= 1
 		if isLoad {
 			address = text{code: p.address(&s.Src), level: levelUnary}
 		}
