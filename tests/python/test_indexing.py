@@ -221,7 +221,6 @@ case(
     lambda ops, x, i: [ops.index_select(x, i, 0), ops.relu(x)],
     lambda x, i: [x[i], x.relu()],
     *(randn(13, 24), ids(13, 7)),
-    kernels=2,
 )
 
 
@@ -356,7 +355,6 @@ case(
     lambda x, i: x.exp()[i],
     X,
     ids(13, 7),
-    kernels=2,
 )
 case(
     "sums at positions",
@@ -371,7 +369,6 @@ case(
     lambda ops, i: ops.take_along_axis(ops.abs(i), ops.abs(i), 0),
     lambda i: torch.take_along_dim(i, i, 0),
     ids(9, 9),
-    kernels=2,
 )
 
 # ---- Masks ----
