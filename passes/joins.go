@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"bytes"
 	"slices"
 
 	"nvfuser_go/core"
@@ -47,7 +48,7 @@ func (s *sinking) common(tensors []core.ValID, dim int) core.ValID {
 			return core.NoVal
 		case first == nil:
 			first = e
-		case e.Op != first.Op || !sameArgs(e.Args[1:], first.Args[1:]) || f.Val(e.Args[0].Tensor).DType != f.Val(operands[0]).DType:
+		case !bytes.Equal(appendKey(nil, e.Op, e.Args[1:]), appendKey(nil, first.Op, first.Args[1:])) || f.Val(e.Args[0].Tensor).DType != f.Val(operands[0]).DType:
 			return core.NoVal
 		}
 		operands = append(operands, e.Args[0].Tensor)
@@ -72,13 +73,6 @@ func (s *sinking) common(tensors []core.ValID, dim int) core.ValID {
 
 // placeOf returns the dimension of v, the result of an operation on one tensor, that dimension dim of that becomes.
 func (s *sinking) placeOf(v core.ValID, dim int) int { return s.axesOf(s.r.Def(v), 0)[dim] }
-
-// sameArgs reports whether arguments that are no tensors are equal.
-func sameArgs(a, b []core.Arg) bool {
-	return slices.EqualFunc(a, b, func(x, y core.Arg) bool {
-		return x.Kind == y.Kind && x.Tensor == y.Tensor && x.Scalar == y.Scalar && x.Int == y.Int && slices.Equal(x.Ints, y.Ints) && slices.Equal(x.Scalars, y.Scalars)
-	})
-}
 
 // inOrder returns tensors with those stored first that lie along another dimension in memory than they are joined in: a kernel
 // of their own exchanges them by tiles. Images that are joined with others in channels-last, 32 x 128 x 64 x 64 bfloat16 each, take
