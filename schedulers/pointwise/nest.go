@@ -19,39 +19,27 @@ func (q Params) loops(s *schedule.Scheduled, p *space.Space) error {
 		return err
 	}
 	n := scheduler.Nest{Schedule: s, Tensor: p.Reference}
-	if q.Whole > 0 { // the step is of them, and of what is outside
-		outside := len(p.Order) - q.Whole
-		n.Merge(outside, q.Whole)
-		n.Merge(0, outside)
-		if v := q.Vector / p.Size(outside, len(p.Order)); v > 1 {
-			n.Split(0, v, schedule.Serial)
-			n.Merge(1, 2)
-		}
-	} else {
-		n.Merge(q.Break, len(p.Order)-q.Break)
-	}
 	if q.Break == 0 {
-		if q.Whole == 0 {
-			n.Split(0, max(q.Vector, 1), schedule.Serial)
-		}
+		q.step(&n, p)
 		n.Split(0, q.Threads, schedule.TIDx)
 		n.Split(0, q.Unroll, schedule.Unroll)
 		n.Parallelize(0, schedule.BIDx)
 		return n.Err
 	}
+	n.Merge(q.Break, len(p.Order)-q.Break)
 	n.Merge(0, q.Break)
 	n.Split(1, max(q.Vector, 1), schedule.Serial)
-	if q.Groups > 0 {
-		return q.through(&n)
-	}
 	n.Split(0, q.Rows, schedule.TIDy)
 	n.Split(0, q.Unroll, schedule.Unroll)
+	if q.Groups > 0 {
+		q.through(&n)
+	}
 	at := len(s.Loop(p.Reference)) - 1 // the columns, or what they are split from
 	if q.Vector > 1 {
 		at--
 	}
 	n.Split(at, q.Threads, schedule.TIDx)
-	// blocks of rows, steps, rows; blocks of columns, columns
+	// blocks or groups of rows, steps, rows; blocks of columns, columns
 	moves = map[int]int{0: 0, at: 1, at + 1: 2}
 	if q.Rows > 1 {
 		moves[at-1] = 3
@@ -60,6 +48,22 @@ func (q Params) loops(s *schedule.Scheduled, p *space.Space) error {
 	n.Merge(0, 2)
 	n.Parallelize(0, schedule.BIDx)
 	return n.Err
+}
+
+// step merges the places of p to one loop, and splits the elements of a step off.
+func (q Params) step(n *scheduler.Nest, p *space.Space) {
+	outside := len(p.Order) - q.Whole
+	if q.Whole == 0 {
+		n.Merge(0, outside)
+		n.Split(0, max(q.Vector, 1), schedule.Serial)
+		return
+	}
+	n.Merge(outside, q.Whole)
+	n.Merge(0, outside)
+	if v := q.Vector / p.Size(outside, len(p.Order)); v > 1 { // the step is of what is whole, and of what is outside
+		n.Split(0, v, schedule.Serial)
+		n.Merge(1, 2)
+	}
 }
 
 // arrange returns p with its places in the order that the loops of q have them in: rows first.

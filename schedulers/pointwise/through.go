@@ -85,24 +85,12 @@ func (p planner) gainThrough(r space.Range) float64 {
 	return float64(kept) / float64(max(p.Size(0, len(p.Extents)), 1))
 }
 
-// through gives blocks columns, and the rows of a group in steps of several.
-func (q Params) through(n *scheduler.Nest) error {
-	s := n.Schedule
-	n.Split(0, q.Unroll, schedule.Unroll)
+// through lets the blocks that have columns go through the steps of a group of rows, and not have one each.
+func (q Params) through(n *scheduler.Nest) {
 	if n.Err == nil {
-		n.Err = s.Split(n.Tensor, 0, q.Groups, false)
+		n.Err = n.Schedule.Split(n.Tensor, 0, q.Groups, false)
 	}
-	at := len(s.Loop(n.Tensor)) - 1 // the columns, or what they are split from
-	if q.Vector > 1 {
-		at--
-	}
-	n.Split(at, q.Threads, schedule.TIDx)
-	// groups, blocks of columns, columns, steps, rows of a step
-	n.Reorder(map[int]int{0: 0, at: 1, at + 1: 2})
-	n.Merge(0, 2)
-	n.Parallelize(0, schedule.BIDx)
-	s.SetResidentBlocks(int(max(throughThreads/q.Threads, 1)))
-	return n.Err
+	n.Schedule.SetResidentBlocks(int(max(throughThreads/q.Threads, 1)))
 }
 
 // computed returns the tensors of s that are computed inside of loops from others that are not in global memory. They are
